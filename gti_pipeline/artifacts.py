@@ -122,6 +122,7 @@ class Store:
             start = time.monotonic()
             summary = write(folder) | {"seconds": round(time.monotonic() - start, 2)}
             _write_manifest(folder, {"stage": stage, "key": key, **about, "summary": summary})
+            folder.chmod(0o755)  # mkdtemp makes it private
             folder.replace(final)
         except OSError:
             existing = self.find(stage, key)  # another process may have published the same artifact first

@@ -59,7 +59,7 @@ class DataConfig(Section):
     repeat_window_days: Count = 0  # same user and item again within so many days: rejected as a duplicate; 0: keep
     max_items: Positive | None = None  # the most frequent items only
     max_users: Positive | None = None  # the first users of a seeded shuffle
-    min_history: Positive = 3  # users with fewer interactions are never tested
+    min_history: Annotated[int, Field(ge=3)] = 3  # users with fewer interactions are never tested
     max_reject_share: Share = 0.2  # a larger share of rejected rows stops the run
     seed: int = 0
 
@@ -82,13 +82,14 @@ class SemanticIdsConfig(Section):
     hidden_dims: tuple[Positive, ...] = (512, 256)
     latent_dim: Positive = 32
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    epochs: Positive = 20000
+    epochs: Positive = 20000  # a ceiling: see patience
     batch_size: Positive = 1024
     learning_rate: Rate = 1e-3
     commitment_weight: Annotated[float, Field(ge=0)] = 0.25
     diversity_weight: Annotated[float, Field(ge=0)] = 0.0001
     sinkhorn_epsilon: Annotated[float, Field(ge=0)] = 0.003  # last level in training; 0: plain nearest code
     kmeans_iterations: Positive = 50
+    patience: Positive = 5  # checks (every 50 steps or an epoch) without a gain that end the training early
     seed: int = 0  # apart from the run's seed, so that arms and seeds share their semantic IDs
 
 
@@ -120,14 +121,11 @@ class GroundConfig(Section):
     max_text_tokens: Positive = 512  # of one item's text within a pair
     max_steps: Positive | None = None  # a budget; the report says how many epochs it was
     cache_mb: Count = 2048  # memory for the frozen prefixes' key/value cache; beyond it they are computed again
-    unfrozen_steps: Count = 0  # the paper's second phase: everything trains, on the same pairs
-    unfrozen_learning_rate: Rate = 5e-5
 
 
 class SftConfig(Section):
     """Supervised fine-tuning on next-item prediction (paper's step 5)."""
 
-    mode: Literal["full", "lora"] = "full"
     tasks: Literal["next_item", "multitask"] = "next_item"
     pairs_share: Share = 0.5  # of the training examples that are text<->SID pairs, when multitask
     targets: Literal["last", "all"] = "all"  # all: each item of the history is a target too
@@ -141,9 +139,6 @@ class SftConfig(Section):
     warmup_share: Share = 0.1
     max_history: Positive = 20
     save_steps: Positive = 50  # a checkpoint to resume from
-    lora_rank: Positive = 8
-    lora_alpha: Positive = 32
-    lora_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.05
 
 
 class DecodeConfig(Section):

@@ -111,7 +111,7 @@ def _explain(detail: Any) -> str:
     path = ".".join(str(part) for part in loc)
     if detail["type"] == "extra_forbidden":
         return f"{path}: no such key{_nearest(str(loc[-1]), _fields(loc[:-1]), loc[:-1])}"
-    message = detail["msg"].removeprefix("Value error, ")
+    message = str(detail["msg"]).removeprefix("Value error, ")
     if not path:
         return message
     return f"{path}={detail['input']!r}: {message}{_nearest_literal(detail)}"
