@@ -1,0 +1,48 @@
+"""What grounding, fine-tuning and recommending read alike: the extended LM, its prompter, the items' codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gti_pipeline import columns as c
+from gti_pipeline import schemas
+from gti_pipeline.artifacts import Artifact
+from gti_pipeline.config import Config, LmConfig
+from gti_pipeline.lm.extended import ExtendedLM
+from gti_pipeline.lm.load import load_model, load_tokenizer
+from gti_pipeline.lm.prompts import Prompter
+from gti_pipeline.stages.base import Workspace
+from gti_pipeline.stages.vocab import TOKENIZER, base_path
+from gti_pipeline.vocab import load_rows
+
+
+def lm_settings(config: LmConfig) -> dict[str, Any]:
+    """The settings that change results: the device does not."""
+    return config.model_dump(mode="json", exclude={"device"})
+
+
+def load_extended(config: Config, workspace: Workspace, vocab: Artifact, rows_from: Artifact) -> ExtendedLM:
+    """The base LM with the new rows of `rows_from` (the vocab or the grounding artifact)."""
+    rows, token_ids = load_rows(rows_from.path)
+    model = load_model(base_path(config, workspace, vocab), config.lm)
+    return ExtendedLM(model, rows, int(token_ids.min())).to(model.device)
+
+
+def load_prompter(config: Config, vocab: Artifact) -> Prompter:
+    """The prompter with the extended tokenizer."""
+    return Prompter(load_tokenizer(vocab.path / TOKENIZER), config.lm.system, config.lm.max_tokens)
+
+
+def load_codes(semantic_ids: Artifact) -> dict[str, list[int]]:
+    """Codes [L] by item_id, in the table's order."""
+    frame = schemas.SEMANTIC_IDS.read(semantic_ids.path)
+    return {item: codes.tolist() for item, codes in zip(frame[c.ITEM_ID], frame[c.CODES], strict=True)}
+
+
+def write_steps(steps: list[tuple[int, str, float]], folder: Path) -> None:
+    """Step metrics as a table; of two values of one step and metric the later stays."""
+    frame = pd.DataFrame(steps, columns=[c.STEP, c.METRIC, c.VALUE])
+    schemas.STEPS.write(frame.drop_duplicates([c.STEP, c.METRIC], keep="last"), folder)

@@ -1,0 +1,140 @@
+"""A run's report: one self-contained page, its figures, its tables as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gti_pipeline import columns as c
+from gti_pipeline import schemas
+from gti_pipeline.artifacts import Artifact
+from gti_pipeline.config import Config
+from gti_pipeline.evaluate.intervals import paired_interval
+from gti_pipeline.report import BudgetRow, Difference, Example, Recommended, ReportInput, StageRow
+from gti_pipeline.report.html import build_report
+from gti_pipeline.settings import to_yaml
+from gti_pipeline.stages.base import Workspace, run_stage
+from gti_pipeline.stages.evaluate import ARM, POPULAR, named_metrics
+
+EXAMPLES, SHOWN = 6, 5
+STEPPED = ("semantic_ids", "ground", "sft")
+
+
+def run(config: Config, workspace: Workspace, done: Mapping[str, Artifact], banner: str) -> Artifact:
+    """report.html, metrics.md, figures; `done` holds the run's artifacts by stage, in order."""
+
+    def make(folder: Path, key: str) -> dict[str, Any]:
+        del key
+        build_report(report_input(config, workspace, done, banner), folder)
+        return {"page": "report.html"}
+
+    shown = config.model_dump(mode="json", exclude={"home": True, "data": {"dir"}})
+    inputs = {stage: artifact.key for stage, artifact in done.items()}
+    settings = {"config": shown, "banner": banner}
+    return run_stage(workspace, "report", module=__name__, settings=settings, inputs=inputs, write=make)
+
+
+def report_input(config: Config, workspace: Workspace, done: Mapping[str, Artifact], banner: str) -> ReportInput:
+    """Gathers what the page shows."""
+    data = done["data"]
+    return ReportInput(
+        title=f"{workspace.dataset}: {config.method}, seed {config.seed}",
+        dataset=workspace.dataset,
+        arm=config.method,
+        metrics=named_metrics(done["evaluate"], config.method),
+        config_yaml=to_yaml(config),
+        is_standin=bool(data.summary["is_standin"]),
+        banner=banner,
+        data_summary=data.summary,
+        stages=tuple(
+            StageRow(stage, artifact.key, artifact.summary["seconds"], False, stage_note(artifact))
+            for stage, artifact in done.items()
+        ),
+        semantic_id_summary=done["semantic_ids"].summary,
+        semantic_ids=schemas.SEMANTIC_IDS.read(done["semantic_ids"].path),
+        codebook_size=config.semantic_ids.codebook_size,
+        budgets=tuple(
+            budget_row(artifact.summary["budget"]) for artifact in done.values() if "budget" in artifact.summary
+        ),
+        steps={stage: schemas.STEPS.read(done[stage].path) for stage in STEPPED if stage in done},
+        differences=differences(done["evaluate"], config),
+        examples=examples(data, done["recommend"]),
+        next_steps=next_steps(config),
+    )
+
+
+def stage_note(artifact: Artifact) -> str:
+    """One line on what a stage did."""
+    s = artifact.summary
+    match artifact.stage:
+        case "data":
+            counts = f"{s['items']:,} items, {s['interactions']:,} interactions, {s['users']:,} users"
+            return f"{counts}; {sum(s['rejects'].values()):,} of {s['rows_read']:,} rows rejected"
+        case "embed":
+            return f"{s['items']:,} vectors of {s['dim']} dimensions ({s['model']})"
+        case "semantic_ids":
+            return f"{s['levels']} levels of {s['codebook_size']} codes, {s['items_moved']} items moved to be unique"
+        case "vocab":
+            return f"{s['new_tokens']} new tokens on {s['model']}, {s['init']} init"
+        case "ground":
+            return str(s["budget"]["sentence"])
+        case "sft":
+            resumed = s["resumed_from_step"]
+            return str(s["budget"]["sentence"]) + (f"; resumed after step {resumed}" if resumed else "")
+        case "recommend":
+            return f"{s['users']:,} of {s['of_users']:,} test users, {s['beams']} beams"
+        case "evaluate":
+            return f"{s['users']:,} users, full ranking"
+    return ""
+
+
+def budget_row(budget: Mapping[str, Any]) -> BudgetRow:
+    """A stage's budget for the page."""
+    stopped = f"budget {budget['limited_by']}" if budget["limited_by"] else "as planned"
+    counts = (budget["steps"], budget["epochs"], budget["examples"], budget["tokens"])
+    return BudgetRow(budget["stage"], *counts, stopped, budget["sentence"])
+
+
+def differences(evaluation: Artifact, config: Config) -> tuple[Difference, ...]:
+    """Paired differences to popularity, in Recall at every K."""
+    values = schemas.USER_METRICS.read(evaluation.path)
+    rows = []
+    for k in config.evaluate.ks:
+        table = values[(values[c.METRIC] == "recall") & (values[c.K] == k)].pivot(
+            index=c.USER_ID, columns=c.ARM, values=c.VALUE
+        )
+        ours, theirs = table[ARM].to_numpy(), table[POPULAR].to_numpy()
+        gain = paired_interval(ours, theirs, config.evaluate.bootstrap, config.evaluate.confidence)
+        rows.append(Difference(config.method, POPULAR, "recall", k, gain.mean, gain.low, gain.high, len(table)))
+    return tuple(rows)
+
+
+def examples(data: Artifact, recommendations: Artifact) -> tuple[Example, ...]:
+    """The first users' histories, lists and truths, as titles."""
+    items = schemas.ITEMS.read(data.path)
+    titles: dict[str, str] = dict(zip(items[c.ITEM_ID], items[c.TITLE], strict=True))
+    sequences = schemas.SEQUENCES.read(data.path)
+    test = sequences[sequences[c.SPLIT] == "test"]
+    known = {u: (list(h), t) for u, h, t in zip(test[c.USER_ID], test[c.HISTORY], test[c.TARGET], strict=True)}
+    found = schemas.RECOMMENDATIONS.read(recommendations.path)
+    shown = []
+    for user in found[c.USER_ID].unique()[:EXAMPLES]:
+        history, truth = known[user]
+        rows = found[found[c.USER_ID] == user].head(SHOWN)
+        top = tuple(
+            Recommended(rank, titles[item], score, item == truth)
+            for rank, item, score in zip(
+                rows[c.RANK].tolist(), rows[c.ITEM_ID].tolist(), rows[c.SCORE].tolist(), strict=True
+            )
+        )
+        shown.append(Example(user, tuple(titles[item] for item in history[-8:]), top, titles[truth]))
+    return tuple(shown)
+
+
+def next_steps(config: Config) -> str:
+    """What a reader might do next."""
+    return (
+        f"Compare with the other arms: make compare DATASET={config.dataset} METHODS=mean_sft,lc_rec,gti. "
+        "See every run beside this one: make ui."
+    )
