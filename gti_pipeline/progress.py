@@ -16,14 +16,16 @@ class Progress:
         self.stage = stage
         self.unit = unit
         self.start = self.said = time.monotonic()
+        self.ended = False
         self.first = 0  # what was done before this process began, when resumed
 
     def __call__(self, done: int, total: int) -> None:
         """Reports that `done` of `total` units are finished."""
         now = time.monotonic()
         self.first = self.first or done
-        if now - self.said < EVERY and done < total:
+        if self.ended or (now - self.said < EVERY and done < total):
             return
+        self.ended = done >= total
         self.said = now
         spent = now - self.start
         left = spent / max(1, done - self.first + 1) * (total - done)

@@ -6,14 +6,20 @@ from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging as transformers_logging
 
 from gti_pipeline.config import LmConfig
+from gti_pipeline.errors import GtiError
+
+transformers_logging.disable_progress_bar()  # bars of a second's work between our own lines
 
 
 def device_of(config: LmConfig) -> torch.device:
     """`auto` is a GPU where there is one."""
     if config.device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise GtiError("lm.device=cuda: torch sees no GPU here; use --profile cpu or --set lm.device=auto")
     return torch.device(config.device)
 
 

@@ -11,6 +11,7 @@ from gti_pipeline import columns as c
 from gti_pipeline import schemas
 from gti_pipeline.artifacts import Artifact
 from gti_pipeline.config import Config
+from gti_pipeline.data.split import training_items
 from gti_pipeline.evaluate.popularity import popular
 from gti_pipeline.evaluate.stage import evaluate
 from gti_pipeline.stages.base import Workspace, run_stage
@@ -27,11 +28,9 @@ def run(config: Config, workspace: Workspace, data: Artifact, recommendations: A
         del key
         sequences = schemas.SEQUENCES.read(data.path)
         test = sample_rows(sequences[sequences[c.SPLIT] == "test"], config.decode.max_users, USER_SEED)
-        train = sequences[sequences[c.SPLIT] == "train"]
-        events = pd.concat([train[c.HISTORY].explode(), train[c.TARGET]])
         found = {
             ARM: schemas.RECOMMENDATIONS.read(recommendations.path),
-            POPULAR: popular(events, list(test[c.USER_ID]), max(config.evaluate.ks)),
+            POPULAR: popular(training_items(sequences), list(test[c.USER_ID]), max(config.evaluate.ks)),
         }
         items = schemas.ITEMS.read(data.path)
         metrics, user_metrics = evaluate(found, test, set(items[c.ITEM_ID]), config.evaluate)

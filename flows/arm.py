@@ -1,0 +1,118 @@
+"""One arm: all stages of one method and seed, tracked as one MLflow run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flows import tasks
+from gti_pipeline import schemas
+from gti_pipeline.artifacts import Artifact, code_digest, digest
+from gti_pipeline.banner import banner_text
+from gti_pipeline.config import Config
+from gti_pipeline.data.source import Source, source_digests
+from gti_pipeline.settings import to_yaml
+from gti_pipeline.stages.base import Workspace
+from gti_pipeline.tracking import Tracker
+
+STAGES = ("data", "embed", "semantic_ids", "vocab", "ground", "sft", "recommend", "evaluate", "report")
+
+log = logging.getLogger("gti_pipeline.arm")  # below `gti_pipeline`, whose lines Prefect's UI shows too
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A finished arm: its artifacts by stage, in order, and its MLflow run."""
+
+    config: Config
+    workspace: Workspace
+    done: dict[str, Artifact]
+    run_id: str
+    logged_before: bool
+
+
+def run_arm(config: Config, source: Source) -> Arm:
+    """Runs the stages; those whose artifacts exist do no work. An identical finished run is not logged twice."""
+    workspace = Workspace(Path(config.home), source.name)
+    tracker = Tracker(workspace.home, source.name)
+    tracker.sweep()
+    key = run_key(config, source)
+    known = tracker.find(key)
+    if known:
+        return Arm(config, workspace, _stages(config, workspace, source, None), known, logged_before=True)
+    with _tracked(tracker, config, source, key) as run_id:
+        done = _stages(config, workspace, source, (tracker, run_id))
+    return Arm(config, workspace, done, run_id, logged_before=False)
+
+
+def run_key(config: Config, source: Source) -> str:
+    """Identifies a run by what determines its result: settings, files, code."""
+    code = {stage: code_digest(f"gti_pipeline.stages.{stage}") for stage in STAGES}
+    shown = config.model_dump(mode="json", exclude={"home": True, "data": {"dir"}})
+    return digest({"config": shown, "source": source.name, "files": source_digests(source), "code": code})[:16]
+
+
+def _stages(
+    config: Config, workspace: Workspace, source: Source, log_to: tuple[Tracker, str] | None
+) -> dict[str, Artifact]:
+    """Runs the arm's stages in order and logs each as soon as it is done."""
+    done: dict[str, Artifact] = {}
+
+    def keep(artifact: Artifact) -> Artifact:
+        done[artifact.stage] = artifact
+        if log_to:
+            _log_stage(*log_to, artifact)
+        return artifact
+
+    data = keep(tasks.data(config, workspace, source))
+    embeddings = keep(tasks.embed(config, workspace, data))
+    ids = keep(tasks.semantic_ids(config, workspace, embeddings))
+    vocab = keep(tasks.vocab(config, workspace, data, ids))
+    rows = keep(tasks.ground(config, workspace, data, ids, vocab)) if config.ground.enabled else vocab
+    tuned = keep(tasks.sft(config, workspace, data, ids, vocab, rows))
+    found = keep(tasks.recommend(config, workspace, data, ids, vocab, tuned))
+    evaluation = keep(tasks.evaluate(config, workspace, data, found))
+    if log_to:
+        tracker, run_id = log_to
+        tracker.log_metrics(run_id, schemas.METRICS.read(evaluation.path), "model")
+    page = keep(tasks.report(config, workspace, dict(done), banner_text(source)))
+    if log_to:
+        tracker, run_id = log_to
+        tracker.log_files(run_id, [page.path / "report.html", page.path / "metrics.md"])
+        tracker.log_files(run_id, sorted((page.path / "figures").glob("*.png")), "figures")
+    return done
+
+
+def _log_stage(tracker: Tracker, run_id: str, artifact: Artifact) -> None:
+    tracker.log_summary(run_id, artifact.stage, artifact.summary)
+    if (artifact.path / f"{schemas.STEPS.name}.parquet").is_file():
+        tracker.log_steps(run_id, artifact.stage, schemas.STEPS.read(artifact.path))
+
+
+@contextmanager
+def _tracked(tracker: Tracker, config: Config, source: Source, key: str) -> Iterator[str]:
+    """An MLflow run that ends as what it was: finished, failed, or killed."""
+    tags: dict[str, Any] = {
+        "source": "stand-in" if source.is_standin else "real",
+        "dataset": source.name,
+        "method": config.method,
+        "profile": config.profile,
+        "seed": config.seed,
+    }
+    run_id = tracker.start(f"{config.method} seed {config.seed}", key, config.model_dump(mode="json"), tags)
+    try:
+        tracker.log_text(run_id, to_yaml(config), "config.yaml")
+        files = source_digests(source)
+        tracker.log_dataset(run_id, source.name, digest(files), source.note, {"files": files})
+        yield run_id
+    except Exception:
+        tracker.finish(run_id, "FAILED")
+        raise
+    except BaseException:
+        tracker.finish(run_id, "KILLED")
+        raise
+    tracker.finish(run_id)

@@ -1,0 +1,24 @@
+"""Prefect's settings; must be set before Prefect is imported, because it reads them then."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+DEFAULTS = {
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",  # its own 20 s is too short on a busy machine
+    "PREFECT_LOGGING_LEVEL": "WARNING",  # our own lines tell the story; Prefect's engine adds only trouble
+    "PREFECT_LOGGING_EXTRA_LOGGERS": "gti_pipeline",  # our lines show in Prefect's UI too
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+    "PREFECT_CLI_PROMPT": "false",
+}
+
+
+def configure(home: Path) -> None:
+    """Keeps Prefect's state below `home`; what the user has set stays as it is."""
+    for name, value in DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    os.environ.setdefault("PREFECT_HOME", str(home.absolute() / "prefect"))
+    Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)  # Prefect makes no parents

@@ -1,0 +1,28 @@
+"""The pipeline flow: one method, one seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prefect import flow
+
+from flows.arm import run_arm
+from flows.console import announce, show_run
+from gti_pipeline.data.source import resolve_source
+from gti_pipeline.settings import load_config
+
+
+@flow(name="gti-pipeline", flow_run_name="{dataset}-{method}", persist_result=False)
+def pipeline(
+    dataset: str = "vibrent", profile: str = "cpu", method: str = "gti", overrides: tuple[str, ...] = ()
+) -> str:
+    """Runs every stage of one arm and returns its MLflow run id.
+
+    Parameters are plain text, so that a deployment can be started with others from Prefect's UI.
+    """
+    config = load_config(profile=profile, dataset=dataset, method=method, overrides=overrides)
+    source = resolve_source(config.data, Path(config.home))
+    announce(source)
+    arm = run_arm(config, source)
+    show_run(arm, source)
+    return arm.run_id

@@ -1,0 +1,108 @@
+"""What a report is made of: plain data, with no knowledge of flows, stores or trackers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+OVERALL = "all"  # the slice of all test users
+POPULAR = "popular"  # the arm every run is held against
+
+
+@dataclass(frozen=True)
+class StageRow:
+    """One stage of a run: whether its artifact was there already, and one line on what it did."""
+
+    stage: str
+    key: str
+    seconds: float
+    cached: bool
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class BudgetRow:
+    """How much of a stage's training was done, and why it stopped there."""
+
+    stage: str
+    steps: int
+    epochs: float
+    examples: int
+    tokens: int
+    stopped: str
+    text: str  # for example "3.0 of 10 epochs (budget ground.max_steps=56)"
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """One item of a user's list."""
+
+    rank: int
+    title: str
+    score: float
+    hit: bool
+
+
+@dataclass(frozen=True)
+class Example:
+    """A test user: what they had, what the model recommends, what they took next."""
+
+    user_id: str
+    history: tuple[str, ...]
+    recommended: tuple[Recommended, ...]
+    truth: str
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A paired difference `arm - reference` over the same users, with its interval."""
+
+    arm: str
+    reference: str
+    metric: str
+    k: int
+    value: float
+    low: float
+    high: float
+    num_users: int
+
+
+@dataclass(frozen=True)
+class ReportInput:
+    """Everything `report.html.build_report` shows of one run."""
+
+    title: str
+    dataset: str
+    arm: str  # the method's name: which rows of `metrics` are this run's
+    metrics: pd.DataFrame  # schemas.METRICS; other arms are baselines
+    config_yaml: str
+    is_standin: bool = False
+    banner: str = ""
+    data_summary: Mapping[str, Any] = field(default_factory=dict)
+    stages: tuple[StageRow, ...] = ()
+    semantic_id_summary: Mapping[str, Any] = field(default_factory=dict)
+    semantic_ids: pd.DataFrame | None = None  # schemas.SEMANTIC_IDS, for the codebook-use figure
+    codebook_size: int = 0
+    budgets: tuple[BudgetRow, ...] = ()
+    steps: Mapping[str, pd.DataFrame] = field(default_factory=dict)  # schemas.STEPS by stage
+    differences: tuple[Difference, ...] = ()
+    examples: tuple[Example, ...] = ()
+    next_steps: str = ""
+
+
+@dataclass(frozen=True)
+class ComparisonInput:
+    """Everything `report.html.build_comparison` shows of several arms."""
+
+    title: str
+    dataset: str
+    metrics: pd.DataFrame  # schemas.METRICS, one arm per method (averaged over seeds where there are several)
+    reference: str = "mean_sft"
+    is_standin: bool = False
+    banner: str = ""
+    differences: tuple[Difference, ...] = ()
+    notes: tuple[str, ...] = ()  # what the arms share, seeds, budgets
+    next_steps: str = ""

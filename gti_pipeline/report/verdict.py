@@ -1,0 +1,98 @@
+"""Plain sentences on what a run's numbers show and what they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from gti_pipeline import columns as c
+from gti_pipeline.report import OVERALL, POPULAR, Difference
+from gti_pipeline.report.tables import metric_name, shown, with_interval
+
+HEADLINE = "recall"
+HEADLINE_K = 10
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A sentence, and whether it is good news, bad news or neither."""
+
+    tone: str  # good, bad or open
+    text: str
+
+
+def headline_k(metrics: pd.DataFrame) -> int:
+    """10 where it was measured, else the K nearest to it."""
+    ks = {int(k) for k in metrics.loc[metrics[c.METRIC] == HEADLINE, c.K]}
+    return min(ks, key=lambda k: (abs(k - HEADLINE_K), k), default=HEADLINE_K)
+
+
+def against_popularity(metrics: pd.DataFrame, arm: str, differences: Sequence[Difference] = ()) -> Verdict:
+    """Whether the arm's Recall@10 is above popularity's on the same users, with both numbers."""
+    k = headline_k(metrics)
+    own, other = (_headline(metrics, name, k) for name in (arm, POPULAR))
+    name = metric_name(HEADLINE, k)
+    if own is None or other is None:
+        lacking = arm if own is None else POPULAR
+        return Verdict("open", f"{name} of {lacking} was not measured: nothing can be said against popularity.")
+    both = f"{arm} {_interval(own)}, popularity {_interval(other)}, on the same {int(own[c.NUM_USERS]):,} test users"
+    paired = _paired(differences, arm, POPULAR, k)
+    certain, reason = _certainty(own, other, paired)
+    if own[c.VALUE] <= other[c.VALUE]:
+        relation = "equal to" if own[c.VALUE] == other[c.VALUE] else "below"
+        return Verdict("bad", f"{name} is NOT above popularity's, it is {relation} it: {both}. {reason}")
+    if certain:
+        return Verdict("good", f"{name} is above popularity's: {both}. {reason}")
+    return Verdict("open", f"{name} is higher than popularity's, but not shown to be beyond chance: {both}. {reason}")
+
+
+def between_arms(differences: Sequence[Difference], arms: Sequence[str], reference: str) -> list[str]:
+    """One sentence per arm on what its headline difference to the reference shows at this size."""
+    if reference not in arms:
+        return [f"The reference arm {reference} was not run: no gain can be stated."]
+    sentences = []
+    for arm in arms:
+        paired = [d for d in differences if (d.arm, d.reference) == (arm, reference)]
+        sentences += [_difference_sentence(d) for d in paired]
+        if not paired and arm not in (reference, POPULAR):
+            sentences.append(f"{arm}: no paired difference to {reference} was computed, so its gain is a number only.")
+    return sentences
+
+
+def _difference_sentence(difference: Difference) -> str:
+    d = difference
+    name = metric_name(d.metric, d.k)
+    interval = f"{d.value:+.4f} over {d.num_users:,} users, its interval [{d.low:+.4f}, {d.high:+.4f}]"
+    if shown(d) == "not shown":
+        return f"{d.arm}: a difference to {d.reference} in {name} is not shown at this size ({interval} holds zero)."
+    return f"{d.arm}: {name} is {shown(d)} than {d.reference}'s ({interval} excludes zero)."
+
+
+def _certainty(own: pd.Series, other: pd.Series, paired: Difference | None) -> tuple[bool, str]:
+    """Whether two numbers are told apart, and by what."""
+    if paired is not None:
+        apart = shown(paired) != "not shown"
+        holds = "excludes" if apart else "holds"
+        return apart, (
+            f"The paired difference is {paired.value:+.4f}, its interval"
+            f" [{paired.low:+.4f}, {paired.high:+.4f}] {holds} zero."
+        )
+    apart = bool(own[c.LOW] > other[c.HIGH] or own[c.HIGH] < other[c.LOW])
+    return apart, f"The two intervals {'do not overlap' if apart else 'overlap'}."
+
+
+def _headline(metrics: pd.DataFrame, arm: str, k: int) -> pd.Series | None:
+    wanted = (metrics[c.ARM] == arm) & (metrics[c.SLICE] == OVERALL) & (metrics[c.METRIC] == HEADLINE)
+    rows = metrics[wanted & (metrics[c.K] == k)]
+    return None if rows.empty else rows.iloc[0]
+
+
+def _interval(row: pd.Series) -> str:
+    return with_interval(float(row[c.VALUE]), float(row[c.LOW]), float(row[c.HIGH]))
+
+
+def _paired(differences: Sequence[Difference], arm: str, reference: str, k: int) -> Difference | None:
+    wanted = (arm, reference, HEADLINE, k)
+    return next((d for d in differences if (d.arm, d.reference, d.metric, d.k) == wanted), None)

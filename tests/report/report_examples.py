@@ -1,0 +1,113 @@
+"""A small run and a small comparison to report on, with text that would break a careless page."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from gti_pipeline.report import (
+    BudgetRow,
+    ComparisonInput,
+    Difference,
+    Example,
+    Recommended,
+    ReportInput,
+    StageRow,
+)
+from gti_pipeline.schemas import METRICS, SEMANTIC_IDS, STEPS
+
+NASTY = "<script>alert('x')</script> & \"quotes\" | pipe"
+
+
+def metrics(values: dict[str, float], ks: tuple[int, ...] = (5, 10, 20), width: float = 0.03) -> pd.DataFrame:
+    """A METRICS frame whose recall at 10 is the given value for each arm."""
+    rows = []
+    for arm, value in values.items():
+        for part, users in (("all", 300), ("repeat", 60), ("novel", 240)):
+            for metric, share in (("recall", 1.0), ("precision", 0.1), ("ndcg", 0.6)):
+                for k in ks:
+                    v = value * share * (k / 10) ** 0.5
+                    rows.append((arm, part, metric, k, v, max(0.0, v - width * share), v + width * share, users))
+    frame = pd.DataFrame(rows, columns=list(METRICS.fields))
+    METRICS.check(frame)
+    return frame
+
+
+def steps(names: tuple[str, ...], length: int) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    rows = [
+        (step, name, float(9 * np.exp(-step / length * (2 + place)) + 1 + rng.normal() * 0.1))
+        for step in range(length)
+        for place, name in enumerate(names)
+    ]
+    return pd.DataFrame(rows, columns=list(STEPS.fields))
+
+
+def semantic_ids(items: int = 200, levels: int = 4, size: int = 32) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    codes = [np.minimum(rng.geometric(0.1, levels) - 1, size - 1) for _ in range(items)]
+    return pd.DataFrame({"item_id": [f"i{n}" for n in range(items)], "codes": codes}, columns=list(SEMANTIC_IDS.fields))
+
+
+def example(number: int) -> Example:
+    titles = ("Linen summer dress with a belt", NASTY, "Wool coat, winter, black", "Silk blouse " * 6)
+    listed = tuple(
+        Recommended(rank, titles[(rank + number) % 4], -1.5 * rank, rank == 2 and number == 0)
+        for rank in (1, 2, 3, 4, 5)
+    )
+    return Example(f"user-{number}", titles, listed, titles[2])
+
+
+def run() -> ReportInput:
+    """A run with everything a report can show."""
+    stages = ("data", "embed", "semantic_ids", "vocab", "ground", "sft", "recommend", "evaluate")
+    trained = {"semantic_ids": ("loss", "loss_recon", "used_share"), "ground": ("loss_text_to_sid", "loss_sid_to_text")}
+    return ReportInput(
+        title="vibrent-standin: gti, seed 0",
+        dataset="vibrent-standin",
+        arm="gti",
+        metrics=metrics({"gti": 0.167, "popular": 0.067}),
+        config_yaml=f"seed: 0\ndata:\n  name: vibrent-standin\n  dir: '{NASTY}'\n"
+        + "".join(f"  key_{n}: {'value ' * 30}\n" for n in range(5)),
+        is_standin=True,
+        banner="STAND-IN DATA: generated, not Vibrent.\nNo number below says anything about the real data set.",
+        data_summary={
+            "items": 300,
+            "users": 400,
+            "rejected": {"null name": 1, "duplicate": 12},
+            "share": 0.00412,
+            "x": NASTY,
+        },
+        stages=tuple(
+            StageRow(name, f"{n:x}a" * 8, 12.5 * n, n < 3, "300 items, 400 users, 3,000 interactions, 14 rows rejected")
+            for n, name in enumerate(stages)
+        ),
+        semantic_id_summary={"levels": 4, "collision_rate": 0.0, "used_share": [0.9, 0.8, 1.0, 0.5]},
+        semantic_ids=semantic_ids(),
+        codebook_size=32,
+        budgets=(
+            BudgetRow("ground", 56, 3.0, 896, 41234, "step budget", "3.0 of 10 epochs (budget ground.max_steps=56)"),
+            BudgetRow("sft", 190, 3.0, 3040, 141234, "as planned", "3.0 of 3 epochs (as planned)"),
+        ),
+        steps={stage: steps(names, 300) for stage, names in trained.items()} | {"sft": steps(("loss",), 40)},
+        differences=(Difference("gti", "popular", "recall", 10, 0.1, 0.05, 0.15, 300),),
+        examples=(example(0), example(1)),
+        next_steps="Open the tracking pages: make ui\nCompare the methods: make compare",
+    )
+
+
+def comparison() -> ComparisonInput:
+    """Three arms and popularity."""
+    arms = {"mean_sft": 0.04, "lc_rec": 0.12, "gti": 0.167, "popular": 0.067}
+    return ComparisonInput(
+        title="vibrent-standin: methods compared",
+        dataset="vibrent-standin",
+        metrics=metrics(arms, ks=(5, 10, 20, 50, 100)),
+        is_standin=True,
+        differences=(
+            Difference("gti", "mean_sft", "recall", 10, 0.127, 0.08, 0.17, 300),
+            Difference("lc_rec", "mean_sft", "recall", 10, 0.02, -0.01, 0.05, 300),
+        ),
+        notes=("All arms share data, embeddings and semantic IDs.", f"One seed. {NASTY}"),
+        next_steps="Run more seeds: make compare SEEDS=3",
+    )
