@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prefect import flow
 
-from flows.arm import run_arm
+from flows.arm import Arm, run_arm
 from flows.console import announce, show_run
 from gti_pipeline.data.source import resolve_source
 from gti_pipeline.settings import load_config
@@ -15,8 +15,8 @@ from gti_pipeline.settings import load_config
 @flow(name="gti-pipeline", flow_run_name="{dataset}-{method}", persist_result=False)
 def pipeline(
     dataset: str = "vibrent", profile: str = "cpu", method: str = "gti", overrides: tuple[str, ...] = ()
-) -> str:
-    """Runs every stage of one arm and returns its MLflow run id.
+) -> Arm:
+    """Runs every stage of one arm.
 
     Parameters are plain text, so that a deployment can be started with others from Prefect's UI.
     """
@@ -25,4 +25,4 @@ def pipeline(
     announce(source)
     arm = run_arm(config, source)
     show_run(arm, source)
-    return arm.run_id
+    return arm

@@ -83,13 +83,13 @@ class SemanticIdsConfig(Section):
     latent_dim: Positive = 32
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
     epochs: Positive = 20000  # a ceiling: see patience
-    batch_size: Positive = 1024
-    learning_rate: Rate = 1e-3
+    batch_size: Positive = 256  # more steps an epoch learn faster on a CPU; raise it with the codebook_size
+    learning_rate: Rate = 2e-3
     commitment_weight: Annotated[float, Field(ge=0)] = 0.25
     diversity_weight: Annotated[float, Field(ge=0)] = 0.0001
     sinkhorn_epsilon: Annotated[float, Field(ge=0)] = 0.003  # last level in training; 0: plain nearest code
     kmeans_iterations: Positive = 50
-    patience: Positive = 5  # checks (every 50 steps or an epoch) without a gain that end the training early
+    patience: Positive = 3  # checks (every 50 steps or an epoch) without a gain that end the training early
     seed: int = 0  # apart from the run's seed, so that arms and seeds share their semantic IDs
 
 

@@ -157,7 +157,7 @@ def _expand(beams: Beams, logits: Tensor, level: Level, num_beams: int) -> Beams
     first, end = level.offsets[beams.nodes], level.offsets[beams.nodes + 1]  # [B, W]
     slots = torch.arange(level.max_children, device=logits.device)
     children = first.unsqueeze(-1) + slots  # [B, W, C]
-    valid = (children < end.unsqueeze(-1)) & beams.scores.isfinite().unsqueeze(-1)
+    valid = children < end.unsqueeze(-1)
     children = children.clamp(max=len(level.tokens) - 1).long()
     tokens = level.tokens[children].long()
     log_probs = logits.float().log_softmax(-1).gather(-1, tokens)

@@ -24,9 +24,15 @@ class ExtendedLM(nn.Module):
     tokens); there it takes the place of the unused rows.
     """
 
+    accepts_loss_kwargs = True  # tells transformers' Trainer to pass num_items_in_batch
+
     def __init__(self, model: PreTrainedModel, new_rows: Tensor, first_id: int) -> None:
         super().__init__()
         _check_head(model)
+        if first_id > len(embedding_rows(model)):
+            raise GtiError(
+                f"lm.model: it has {len(embedding_rows(model))} rows, its tokenizer {first_id} tokens before the new ones"
+            )
         decoder = model.base_model
         assert isinstance(decoder, PreTrainedModel)
         self.decoder = decoder
@@ -96,7 +102,7 @@ def embedding_rows(model: PreTrainedModel) -> Tensor:
 
 
 def _check_head(model: PreTrainedModel) -> None:
-    """Refuses models whose logits are more than `hidden @ embedding.T`."""
+    """Refuses models whose inputs are more than rows of the embedding, or their logits more than `hidden @ rows.T`."""
     head = model.get_output_embeddings()
     rows = embedding_rows(model)
     name = type(model).__name__
@@ -106,9 +112,9 @@ def _check_head(model: PreTrainedModel) -> None:
         raise GtiError(f"lm.model: {name} has a bias in its head, which new tokens would lack")
     with torch.no_grad():
         ids = torch.arange(4, device=rows.device).unsqueeze(0)
-        ours = model.base_model(input_ids=ids).last_hidden_state @ rows.T
+        ours = model.base_model(inputs_embeds=F.embedding(ids, rows)).last_hidden_state @ rows.T
         if not torch.allclose(ours.float(), model(input_ids=ids).logits.float(), rtol=1e-2, atol=1e-2):
-            raise GtiError(f"lm.model: {name} changes its logits after the head, which is not supported")
+            raise GtiError(f"lm.model: {name} scales its embeddings or changes its logits, which is not supported")
 
 
 def merge(model: PreTrainedModel, new_rows: Tensor, first_id: int) -> PreTrainedModel:

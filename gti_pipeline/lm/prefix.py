@@ -71,7 +71,7 @@ class PrefixCache:
         """Right padding is exact here: under causal attention no real token sees a later one."""
         device = self.lm.old_rows.device
         ids = pad_sequence([torch.tensor(p, device=device) for p in prefixes], batch_first=True)
-        cache = DynamicCache(config=self.lm.decoder.config)
+        cache = DynamicCache()  # made without the config, it keeps all tokens of sliding-window layers too
         hidden = self.lm.hidden(ids, cache=cache)
         layers: Sequence[Any] = cache.layers
         stacked = torch.stack([torch.stack([layer.keys, layer.values], dim=1) for layer in layers])
@@ -99,7 +99,7 @@ def _run_tails(lm: ExtendedLM, tails: Tensor, prefixes: Sequence[Prefix]) -> Ten
     lengths = torch.tensor([p.keys_values.shape[-2] for p in prefixes], device=tails.device)
     longest = int(lengths.max())
     padded = [F.pad(p.keys_values, (0, 0, longest - p.keys_values.shape[-2], 0)) for p in prefixes]
-    cache = DynamicCache(config=lm.decoder.config)
+    cache = DynamicCache()
     for index, layer in enumerate(torch.stack(padded, dim=1)):  # [B, 2, H, P, D]
         cache.update(layer[:, 0], layer[:, 1], index)
     real = torch.arange(longest, device=tails.device) >= (longest - lengths).unsqueeze(1)

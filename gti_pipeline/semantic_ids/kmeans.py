@@ -39,5 +39,5 @@ def kmeans(points: Floats, count: int, iterations: int, seed: int) -> Floats:
 def _distinct(points: Floats) -> Floats:
     """Points that differ by more than rounding: 1e-5 of the largest coordinate."""
     unit = 1e-5 * (float(np.abs(points).max()) or 1.0)
-    _, first = np.unique(np.round(points / unit).astype(np.int64), axis=0, return_index=True)
+    _, first = np.unique(np.round(points.astype(np.float64) / unit).astype(np.int64), axis=0, return_index=True)
     return points[np.sort(first)]

@@ -25,10 +25,10 @@ from gti_pipeline.semantic_ids.rqvae import CHUNK, RqVae, nearest
 
 log = logging.getLogger(__name__)
 
-WARMUP_STEPS = 30  # more bends the latent space away from the items' own neighbourhoods
+WARMUP_STEPS = 50  # more bends the latent space away from the items' own neighbourhoods
 CHECK_STEPS = 50  # or one epoch, where that is longer
 LAST_REVIVALS = 5
-MIN_GAIN = 0.002  # of the variance explained, or of the items without collision; gains add up over checks
+MIN_GAIN = 0.01  # of the variance explained, or of the items without collision; gains add up over checks
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,9 @@ def _fit(data: Tensor, config: SemanticIdsConfig, progress: Callable[[int, int],
     standard = model.standardise(data)
     optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
     _warm_up(model, standard, config.batch_size, optimizer)
-    init_codebooks(model, latents_of(model, standard), config)
+    latents = latents_of(model, standard)
+    _require_finite(latents, "latents after the warm-up", config)
+    init_codebooks(model, latents, config)
     state = _Progress()
     interval = -(-CHECK_STEPS // -(-len(data) // config.batch_size))
     epoch, stopped = 0, f"reached the ceiling of {config.epochs} epochs"
@@ -101,7 +103,7 @@ def _fit(data: Tensor, config: SemanticIdsConfig, progress: Callable[[int, int],
         latents = latents_of(model, standard)
         _check(model, standard, latents, state)
         if state.stale >= config.patience:
-            stopped = f"no gain of {MIN_GAIN:.1%} in reconstruction or collisions in {config.patience} checks"
+            stopped = f"no gain of {MIN_GAIN:.0%} in reconstruction or collisions in {config.patience} checks"
             break
         revive(model, latents, optimizer)
         groups = diversity_groups(model.codebooks, config.seed) if config.diversity_weight else None
@@ -142,18 +144,21 @@ def _step(
     """One update; adds the losses to the running sums."""
     state.step += 1
     loss, parts = losses(model, standard, groups, config)
-    value = float(loss.detach())
-    if not np.isfinite(value):
-        raise GtiError(
-            f"RQ-VAE: the loss is {value} at step {state.step}:"
-            f" lower semantic_ids.learning_rate (now {config.learning_rate})"
-        )
+    _require_finite(loss, f"the loss at step {state.step}", config)
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
     optimizer.step()
     for name, part in {"loss": loss, **{f"loss_{name}": part for name, part in parts.items()}}.items():
         state.sums[name] = state.sums.get(name, 0.0) + float(part.detach())
     state.since += 1
+
+
+def _require_finite(values: Tensor, what: str, config: SemanticIdsConfig) -> None:
+    if not bool(torch.isfinite(values).all()):
+        raise GtiError(
+            f"RQ-VAE: {what}: not finite, the training diverged:"
+            f" lower semantic_ids.learning_rate (now {config.learning_rate})"
+        )
 
 
 @torch.no_grad()

@@ -1,0 +1,5 @@
+"""`python -m gti_pipeline` is `gti`."""
+
+from gti_pipeline.cli import main
+
+main()
