@@ -46,9 +46,9 @@ $(VENV)/.installed: pyproject.toml configs/constraints.txt
 	@echo "set-up 2 of 4: torch (the largest part)"
 	@$(BIN)/python -m pip install --disable-pip-version-check torch==2.13.0
 	@echo "set-up 3 of 4: everything else, at the versions of configs/constraints.txt"
-	@$(BIN)/uv pip install --python $(BIN)/python --constraint configs/constraints.txt --editable '.[dev]' || { \
+	@$(BIN)/uv pip install --python $(BIN)/python --constraint configs/constraints.txt --editable '.[dev,kaggle]' || { \
 	  echo "uv could not install; pip does it, which takes some minutes"; \
-	  $(BIN)/python -m pip install --disable-pip-version-check --constraint configs/constraints.txt --editable '.[dev]'; }
+	  $(BIN)/python -m pip install --disable-pip-version-check --constraint configs/constraints.txt --editable '.[dev,kaggle]'; }
 	@touch $@
 
 $(MODELS): $(VENV)/.installed

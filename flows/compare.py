@@ -9,6 +9,7 @@ from prefect import flow
 
 from flows.arm import Arm, run_arm
 from flows.console import announce, console, show_banner
+from flows.environment import show_progress
 from gti_pipeline import columns as c
 from gti_pipeline import schemas
 from gti_pipeline.artifacts import digest
@@ -36,6 +37,7 @@ def compare(
     overrides: tuple[str, ...] = (),
 ) -> str:
     """Runs methods x seeds and prints one table, absolute and relative to mean_sft; returns the page's path."""
+    show_progress()
     configs = [
         load_config(profile=profile, dataset=dataset, method=method, overrides=(*overrides, f"seed={seed}"))
         for seed in range(seeds)

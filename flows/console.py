@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.panel import Panel
 
-from flows.arm import Arm
 from gti_pipeline.artifacts import Artifact
 from gti_pipeline.banner import banner_text
 from gti_pipeline.data.source import Source
@@ -17,6 +17,9 @@ from gti_pipeline.report.tables import final_table, stage_table
 from gti_pipeline.report.verdict import against_popularity
 from gti_pipeline.stages.evaluate import named_metrics
 from gti_pipeline.stages.report import differences, next_steps, stage_note
+
+if TYPE_CHECKING:  # so that a look at the data does not import Prefect
+    from flows.arm import Arm
 
 
 def console() -> Console:
@@ -27,7 +30,7 @@ def console() -> Console:
 def announce(source: Source) -> None:
     """Says what data is used."""
     show_banner(source)
-    console().print(f"data set {source.name}: {source.note}", highlight=False, markup=False)
+    console().print(f"data set {source.name}: {source.note}", highlight=False, markup=False, soft_wrap=True)
 
 
 def show_banner(source: Source) -> None:

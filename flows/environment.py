@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -22,3 +23,8 @@ def configure(home: Path) -> None:
         os.environ.setdefault(name, value)
     os.environ.setdefault("PREFECT_HOME", str(home.absolute() / "prefect"))
     Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)  # Prefect makes no parents
+
+
+def show_progress() -> None:
+    """Lets our own lines through, also in the process that a schedule starts."""
+    logging.getLogger("gti_pipeline").setLevel(logging.INFO)

@@ -8,6 +8,7 @@ from prefect import flow
 
 from flows.arm import Arm, run_arm
 from flows.console import announce, show_run
+from flows.environment import show_progress
 from gti_pipeline.data.source import resolve_source
 from gti_pipeline.settings import load_config
 
@@ -20,6 +21,7 @@ def pipeline(
 
     Parameters are plain text, so that a deployment can be started with others from Prefect's UI.
     """
+    show_progress()
     config = load_config(profile=profile, dataset=dataset, method=method, overrides=overrides)
     source = resolve_source(config.data, Path(config.home))
     announce(source)

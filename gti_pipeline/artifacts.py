@@ -174,4 +174,5 @@ def write_text(path: Path, text: str) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
+        temporary.unlink(missing_ok=True)
         raise GtiError(f"{path}: cannot be written ({error.strerror}): free space or choose another `home`") from error

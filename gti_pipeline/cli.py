@@ -102,7 +102,10 @@ def schedule(
     """Serves the pipeline on a schedule, one run at a time (needs a Prefect server: `make server`)."""
     profile = profile or default_profile()
     overrides = _overrides(sets, seed, str(Path(data_dir).absolute()) if data_dir else "", not allow_standin)
-    _prepare(_checked(profile, dataset, method, overrides))
+    config = _checked(profile, dataset, method, overrides)
+    _prepare(config)
+    # the scheduled process may start in another folder
+    overrides += (f"home={json.dumps(str(Path(config.home).absolute()))}",)
     from flows.schedule import serve
 
     serve(dataset=dataset, profile=profile, method=method, overrides=overrides, cron=cron)

@@ -44,12 +44,16 @@ def ground(
         progress: called with (steps done, steps planned).
 
     Raises:
-        GtiError: the loss is not finite.
+        GtiError: no examples, or the loss is not finite.
     """
     lm.eval()  # a frozen LM has no dropout; cached prefixes rely on it
     freeze_old(lm)
     split = {name: [split_example(e, lm.first_id, len(lm.new_rows)) for e in group] for name, group in examples.items()}
     total = sum(map(len, split.values()))
+    if not total:
+        raise GtiError(
+            "ground: no pair to ground on: no item has the texts of ground.text_to_sid and ground.sid_to_text"
+        )
     per_epoch = sum(math.ceil(len(group) / config.batch_size) for group in split.values())
     planned = math.ceil(config.epochs * per_epoch)
     steps = min(planned, config.max_steps or planned)

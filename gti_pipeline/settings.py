@@ -101,20 +101,47 @@ def _validate(values: dict[str, Any], problems: list[str]) -> Config | None:
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        problems.extend(_explain(detail) for detail in error.errors(include_url=False))
+        problems.extend(_explain(detail) for detail in error.errors(include_url=False) if not _is_other_branch(detail))
         return None
+
+
+def _is_other_branch(detail: Any) -> bool:
+    """Whether an error is of that half of `str | tuple[str, ...]` which the value was not meant for."""
+    is_list = isinstance(detail["input"], (list, tuple))
+    return bool(detail["type"] == "tuple_type" and detail["loc"][-1] == "tuple[str, ...]") or (
+        detail["type"] == "string_type" and detail["loc"][-1] == "str" and is_list
+    )
 
 
 def _explain(detail: Any) -> str:
     """One pydantic error as `dotted.path=value: what is wrong`."""
-    loc = tuple(part for part in detail["loc"] if not (isinstance(part, str) and ("[" in part or part in ("str",))))
-    path = ".".join(str(part) for part in loc)
+    loc = tuple(detail["loc"])
     if detail["type"] == "extra_forbidden":
-        return f"{path}: no such key{_nearest(str(loc[-1]), _fields(loc[:-1]), loc[:-1])}"
-    message = str(detail["msg"]).removeprefix("Value error, ")
+        return f"{'.'.join(map(str, loc))}: no such key{_suggestion(loc)}"
+    path = ".".join(str(part) for part in loc if part not in ("str", "tuple[str, ...]"))  # pydantic names the halves
+    message = str(detail["msg"]).removeprefix("Value error, ").replace("a valid tuple", "a list, as in [a, b]")
     if not path:
         return message
+    if detail["type"] == "model_type":
+        message = f"expected a section of settings, as in {path}.{_fields(loc)[0]}=..."
     return f"{path}={detail['input']!r}: {message}{_nearest_literal(detail)}"
+
+
+def _suggestion(loc: Sequence[Any]) -> str:
+    """The nearest key of the same section, else the same key in another, else all keys of the section."""
+    known = _fields(loc[:-1])
+    near = _nearest(str(loc[-1]), known, loc[:-1])
+    elsewhere = [path for path in _paths(Config) if path.split(".")[-1] == loc[-1]]
+    return near or (f"; did you mean {' or '.join(elsewhere)}?" if elsewhere else f"; known: {known}")
+
+
+def _paths(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """The dotted paths of all settings."""
+    paths = []
+    for name, field in model.model_fields.items():
+        section = _section(field.annotation)
+        paths += _paths(section, f"{prefix}{name}.") if section else [prefix + name]
+    return paths
 
 
 def _nearest_literal(detail: Any) -> str:

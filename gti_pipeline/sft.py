@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import Sampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from gti_pipeline.budget import Budget
 from gti_pipeline.config import SftConfig
@@ -75,26 +77,30 @@ def fine_tune(
     if not examples:
         raise GtiError("sft: no training example: no user has two interactions left for training")
     lm.requires_grad_(True)
-    planned = math.ceil(config.epochs * len(examples) / config.batch_size)
+    order = _Order([len(e.ids) for e in examples], config.batch_size, seed)
+    planned = math.ceil(config.epochs * order.steps)
     steps = min(planned, config.max_steps or planned)
     budget = Budget.start("sft", config.epochs, len(examples), steps < planned, "sft.max_steps")
     result = SftResult(budget)
     checkpoint = _newest_checkpoint(work)
     trainer = _SftTrainer(
         model=lm,
-        args=_arguments(config, steps, seed, work, bf16=bf16, cpu=lm.old_rows.device.type == "cpu"),
+        args=_arguments(
+            config, steps, seed, work, bf16=bf16, cpu=lm.old_rows.device.type == "cpu", evaluate=bool(valid)
+        ),
         train_dataset=_as_rows(examples),
         eval_dataset=_as_rows(valid) if valid else None,
         data_collator=collate,
         callbacks=[_Recorder(result, steps, progress)],
         rates=config,
+        order=order,
     )
     trainer.remove_callback(PrinterCallback)
     if checkpoint:
         result.resumed_from = int(checkpoint.name.rsplit("-", 1)[1])
         log.info("sft: resumes after step %d of %d", result.resumed_from, steps)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    _fill(budget, examples, steps, config.batch_size)
+    _fill(budget, examples, steps, order)
     return result
 
 
@@ -116,7 +122,9 @@ def _as_rows(examples: Sequence[Example]) -> list[dict[str, list[int]]]:
     ]
 
 
-def _arguments(config: SftConfig, steps: int, seed: int, work: Path, *, bf16: bool, cpu: bool) -> TrainingArguments:
+def _arguments(
+    config: SftConfig, steps: int, seed: int, work: Path, *, bf16: bool, cpu: bool, evaluate: bool
+) -> TrainingArguments:
     return TrainingArguments(
         output_dir=str(work),
         max_steps=steps,
@@ -127,8 +135,7 @@ def _arguments(config: SftConfig, steps: int, seed: int, work: Path, *, bf16: bo
         weight_decay=config.weight_decay,
         warmup_steps=round(config.warmup_share * steps),
         lr_scheduler_type="linear",
-        train_sampling_strategy="group_by_length",
-        eval_strategy="epoch",
+        eval_strategy="epoch" if evaluate else "no",
         save_strategy="steps",
         save_steps=config.save_steps,
         save_total_limit=1,
@@ -146,12 +153,50 @@ def _arguments(config: SftConfig, steps: int, seed: int, work: Path, *, bf16: bo
     )
 
 
-class _SftTrainer(Trainer):
-    """The stock Trainer with a learning rate of its own for the new rows."""
+class _Order(Sampler[int]):
+    """Batches of like lengths; an epoch's order follows from its number and the seed alone.
 
-    def __init__(self, *, rates: SftConfig, **kwargs: Any) -> None:
+    So a resumed run sees what an uninterrupted one sees. The stock sampler draws from torch's own generator, whose
+    state a resumed run does not have.
+    """
+
+    def __init__(self, lengths: list[int], batch_size: int, seed: int) -> None:
+        self.lengths = lengths
+        self.batch_size = batch_size
+        self.seed = seed
+        self.epoch = 0
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps in an epoch; the last may be of fewer examples."""
+        return math.ceil(len(self.lengths) / self.batch_size)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Called by the Trainer."""
+        self.epoch = epoch
+
+    def indices(self, epoch: int) -> list[int]:
+        """The examples of an epoch in order."""
+        generator = torch.Generator().manual_seed((self.seed << 20) + epoch)
+        return list(get_length_grouped_indices(self.lengths, self.batch_size, generator=generator))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.indices(self.epoch))
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+
+class _SftTrainer(Trainer):
+    """The stock Trainer with a learning rate of its own for the new rows and an order of its own."""
+
+    def __init__(self, *, rates: SftConfig, order: _Order, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.rates = rates
+        self.order = order
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
+        return self.order
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """AdamW in three groups: matrices decay, norms do not, new rows have their own rate and no decay."""
@@ -214,9 +259,11 @@ def _newest_checkpoint(work: Path) -> Path | None:
     return max(whole, key=lambda path: int(path.name.rsplit("-", 1)[1]), default=None)
 
 
-def _fill(budget: Budget, examples: Sequence[Example], steps: int, batch_size: int) -> None:
-    """Counts what so many steps saw: whole epochs, and of the last one its share."""
-    seen = min(steps * batch_size, math.ceil(steps * batch_size / len(examples)) * len(examples))
-    budget.steps, budget.examples = steps, seen
-    budget.tokens = round(seen / len(examples) * sum(len(e.ids) for e in examples))
-    budget.supervised_tokens = round(seen / len(examples) * sum(sum(e.supervised) for e in examples))
+def _fill(budget: Budget, examples: Sequence[Example], steps: int, order: _Order) -> None:
+    """Counts what so many steps saw: whole epochs, and the beginning of one more."""
+    epochs, rest = divmod(steps, order.steps)
+    begun = [examples[i] for i in order.indices(epochs)[: rest * order.batch_size]]
+    budget.steps = steps
+    budget.examples = epochs * len(examples) + len(begun)
+    budget.tokens = epochs * sum(len(e.ids) for e in examples) + sum(len(e.ids) for e in begun)
+    budget.supervised_tokens = epochs * sum(sum(e.supervised) for e in examples) + sum(sum(e.supervised) for e in begun)

@@ -9,6 +9,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 WAIT_SECONDS = 6.0
@@ -42,8 +43,9 @@ def download(handle: str, names: Sequence[str], folder: Path) -> str | None:
     return None
 
 
+@cache
 def reachable() -> bool:
-    """Whether kaggle.com answers in time; name resolution knows no time-out, hence the thread."""
+    """Whether kaggle.com answers in time, asked once a process; name resolution knows no time-out, hence the thread."""
     answers: list[bool] = []
     thread = threading.Thread(target=lambda: answers.append(_answers()), daemon=True)
     thread.start()

@@ -29,10 +29,9 @@ class ExtendedLM(nn.Module):
     def __init__(self, model: PreTrainedModel, new_rows: Tensor, first_id: int) -> None:
         super().__init__()
         _check_head(model)
-        if first_id > len(embedding_rows(model)):
-            raise GtiError(
-                f"lm.model: it has {len(embedding_rows(model))} rows, its tokenizer {first_id} tokens before the new ones"
-            )
+        rows = len(embedding_rows(model))
+        if first_id > rows:
+            raise GtiError(f"lm.model: it has {rows} rows, but its tokenizer {first_id} tokens before the new ones")
         decoder = model.base_model
         assert isinstance(decoder, PreTrainedModel)
         self.decoder = decoder

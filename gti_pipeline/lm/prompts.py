@@ -66,9 +66,13 @@ class Prompter:
     def cut(self, text: str, max_tokens: int) -> str:
         """Item text of at most `max_tokens` tokens, cleaned."""
         text = self.clean(text)
-        encoded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        offsets = encoded["offset_mapping"]
-        return text if len(offsets) <= max_tokens else text[: offsets[max_tokens - 1][1]]
+        while True:
+            encoded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+            offsets = encoded["offset_mapping"]
+            if len(offsets) <= max_tokens:
+                return text
+            # a character may be several tokens, and what is left may be split otherwise: look again
+            text = text[: min(offsets[max_tokens - 1][1], offsets[max_tokens][0], len(text) - 1)]
 
     def encode(self, text: str) -> list[int]:
         """Text to ids, nothing added."""
@@ -110,7 +114,7 @@ class Prompter:
         levels = len(history[0]) if history else 1
         room = max(0, self.max_tokens - answer_tokens - empty) // levels
         while True:
-            if history and not room:
+            if (history and not room) or self.max_tokens < empty + answer_tokens:
                 raise GtiError(f"lm.max_tokens={self.max_tokens} leaves no room for a single item: raise it")
             kept = history[-room:]
             ids = self.prompt(template.format(history="".join(map(sid_text, kept))))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import example as case
 from hypothesis import strategies as st
 
 from gti_pipeline.config import GroundConfig
@@ -132,7 +133,9 @@ def test_cut_text_is_a_beginning_within_the_limit(prompters, kind, text, limit):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "text", ["🙂" * 30, "🧥👗🧶" * 10, "漢字仮名交じり文" * 5, "فستان سهرة أسود طويل" * 5, "Ж" * 50, "👩‍👩‍👧‍👦" * 9]
+    "text",
+    ["🙂" * 30, "🧥👗🧶" * 10, "漢字仮名交じり文" * 5, "فستان سهرة أسود طويل" * 5, "Ж" * 50, "👩\u200d👩\u200d👧" * 9],
+    ids=["emoji", "emojis", "Japanese", "Arabic", "Cyrillic", "joined emoji"],
 )
 def test_text_of_several_tokens_a_character_is_cut_between_characters(prompters, kind, text):
     prompter = prompters[kind]
@@ -196,6 +199,8 @@ def newest_that_fit(prompter, history, wording, limit):
     wording=st.integers(0, len(NEXT_ITEM) - 1),
     extra=st.integers(-2, 60),
 )
+@case(history=[], wording=0, extra=-1)
+@case(history=[], wording=0, extra=0)
 def test_the_newest_items_and_the_whole_question_stay(make, prompters, kind, history, wording, extra):
     empty = len(prompters[kind].prompt(NEXT_ITEM[wording].format(history="")))
     limit = empty + LEVELS + extra
