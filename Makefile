@@ -87,7 +87,7 @@ schedule: $(NEEDS) ## serves the pipeline on CRON, one run at a time; needs `mak
 
 .PHONY: test
 test: $(VENV)/.installed $(MODELS) ## the test suite
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n 2 --dist loadscope
 
 .PHONY: test-schedule
 test-schedule: $(VENV)/.installed ## a real Prefect server starts a run by its schedule (about two minutes)

@@ -7,7 +7,8 @@ from pathlib import Path
 from prefect import flow
 
 from flows.arm import Arm, run_arm
-from flows.console import announce, show_run
+from flows.closing import show_run
+from flows.console import announce
 from flows.environment import show_progress
 from gti_pipeline.data.source import resolve_source
 from gti_pipeline.settings import load_config

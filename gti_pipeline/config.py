@@ -5,15 +5,23 @@ Order of precedence, lowest first: defaults here, profile, data set, method, `--
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 
 class Section(BaseModel):
     """A frozen group of settings; unknown keys and non-finite numbers are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_switch_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuses true and false where a number is meant: pydantic would read them as 1 and 0."""
+        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
+            raise ValueError("true and false are no value of this setting")
+        return value
 
 
 Positive = Annotated[int, Field(ge=1)]
@@ -99,7 +107,7 @@ class LmConfig(Section):
     model: str = "SmolLM2-135M-Instruct"  # a bundled model's name, a local folder, a hub name, or `tiny`
     dtype: Literal["float32", "bfloat16"] = "float32"
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    max_tokens: Positive = 1024  # longest prompt with its answer
+    max_tokens: Positive = 2048  # longest prompt with its answer
     system: str = "You are a helpful assistant."
 
 

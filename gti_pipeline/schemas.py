@@ -38,7 +38,7 @@ class Table:
             unique=list(self.unique) or None,
         )
         try:
-            schema.validate(frame, lazy=True)
+            schema.validate(frame.reset_index(drop=True), lazy=True)
         except pa_frame.errors.SchemaErrors as error:
             cases = error.failure_cases[["column", "check", "failure_case"]].head(5).to_string(index=False)
             raise GtiError(f"table {self.name} breaks its schema:\n{cases}") from error

@@ -39,7 +39,7 @@ NAME_LENGTH = 250
 DIGEST_LENGTH = 36
 
 OVERALL = "all"  # the slice of all test users
-PACKAGES = ("gti-pipeline", "torch", "transformers", "accelerate", "peft", "mlflow", "prefect", "numpy", "pandas")
+PACKAGES = ("gti-pipeline", "torch", "transformers", "accelerate", "mlflow", "prefect", "numpy", "pandas")
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 

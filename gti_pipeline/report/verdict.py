@@ -42,7 +42,7 @@ def against_popularity(metrics: pd.DataFrame, arm: str, differences: Sequence[Di
     certain, reason = _certainty(own, other, paired)
     if own[c.VALUE] <= other[c.VALUE]:
         relation = "equal to" if own[c.VALUE] == other[c.VALUE] else "below"
-        return Verdict("bad", f"{name} is NOT above popularity's, it is {relation} it: {both}. {reason}")
+        return Verdict("bad", f"{name} is NOT above popularity's: it is {relation} it ({both}). {reason}")
     if certain:
         return Verdict("good", f"{name} is above popularity's: {both}. {reason}")
     return Verdict("open", f"{name} is higher than popularity's, but not shown to be beyond chance: {both}. {reason}")

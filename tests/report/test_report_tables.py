@@ -95,7 +95,7 @@ def test_numbers_are_spelt_or_said_to_be_missing() -> None:
         (0.12, 0.1, None, "open", "not shown to be beyond chance"),
         (0.12, 0.1, paired(0.01, 0.03), "good", "excludes zero"),
         (0.3, 0.1, paired(-0.01, 0.03), "open", "holds zero"),
-        (0.05, 0.1, None, "bad", "NOT above popularity's, it is below it"),
+        (0.05, 0.1, None, "bad", "NOT above popularity's: it is below it"),
         (0.1, 0.1, None, "bad", "it is equal to it"),
     ],
 )
