@@ -46,9 +46,9 @@ $(VENV)/.installed: pyproject.toml configs/constraints.txt
 	@echo "set-up 2 of 4: torch (the largest part)"
 	@$(BIN)/python -m pip install --disable-pip-version-check torch==2.13.0
 	@echo "set-up 3 of 4: everything else, at the versions of configs/constraints.txt"
-	@$(BIN)/uv pip install --python $(BIN)/python --constraint configs/constraints.txt --editable '.[dev,kaggle]' || { \
+	@$(BIN)/uv pip install --python $(BIN)/python --constraint configs/constraints.txt --editable '.[dev,implicit]' || { \
 	  echo "uv could not install; pip does it, which takes some minutes"; \
-	  $(BIN)/python -m pip install --disable-pip-version-check --constraint configs/constraints.txt --editable '.[dev,kaggle]'; }
+	  $(BIN)/python -m pip install --disable-pip-version-check --constraint configs/constraints.txt --editable '.[dev,implicit]'; }
 	@touch $@
 
 $(MODELS): $(VENV)/.installed
@@ -63,6 +63,10 @@ pipeline: $(NEEDS) ## text to recommendations with metrics, for DATASET and METH
 .PHONY: compare
 compare: $(NEEDS) ## METHODS x SEEDS in one table, shared stages computed once
 	@$(BIN)/gti compare $(COMMON) --methods "$(METHODS)" --seeds $(SEEDS) $(REAL)
+
+.PHONY: baselines
+baselines: $(NEEDS) ## popularity to SASRec in one table; NAMES=popular,sasrec for some; WITH_ARM=gti adds that arm
+	@$(BIN)/gti baselines $(COMMON) $(if $(NAMES),--names "$(NAMES)") $(if $(WITH_ARM),--with-arm "$(WITH_ARM)") $(REAL)
 
 .PHONY: data-check
 data-check: $(VENV)/.installed ## exact counts of a data set's rows: read, kept, rejected by reason

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +44,8 @@ def run_arm(config: Config, source: Source) -> Arm:
     known = tracker.find(key)
     if known:
         return Arm(config, workspace, _stages(config, workspace, source, None), known, logged_before=True)
-    with _tracked(tracker, config, source, key) as run_id:
+    shown = config.model_dump(mode="json", exclude={"baselines"})
+    with tracked(tracker, config, source, key, config.method, shown) as run_id:
         done = _stages(config, workspace, source, (tracker, run_id))
     return Arm(config, workspace, done, run_id, logged_before=False)
 
@@ -52,7 +53,7 @@ def run_arm(config: Config, source: Source) -> Arm:
 def run_key(config: Config, source: Source) -> str:
     """Identifies a run by what determines its result: settings, files, code."""
     code = {stage: code_digest(f"gti_pipeline.stages.{stage}") for stage in STAGES}
-    shown = config.model_dump(mode="json", exclude={"home": True, "data": {"dir"}})
+    shown = config.model_dump(mode="json", exclude={"home": True, "data": {"dir"}, "baselines": True})
     return digest({"config": shown, "source": source.name, "files": source_digests(source), "code": code})[:16]
 
 
@@ -65,17 +66,17 @@ def _stages(
     def keep(artifact: Artifact) -> Artifact:
         done[artifact.stage] = artifact
         if log_to:
-            _log_stage(*log_to, artifact)
+            log_stage(*log_to, artifact)
         return artifact
 
     data = keep(tasks.data(config, workspace, source))
     embeddings = keep(tasks.embed(config, workspace, data))
-    ids = keep(tasks.semantic_ids(config, workspace, embeddings))
+    ids = keep(tasks.semantic_ids(config, workspace, data, embeddings))
     vocab = keep(tasks.vocab(config, workspace, data, ids))
     rows = keep(tasks.ground(config, workspace, data, ids, vocab)) if config.ground.enabled else vocab
     tuned = keep(tasks.sft(config, workspace, data, ids, vocab, rows))
     found = keep(tasks.recommend(config, workspace, data, ids, vocab, tuned))
-    evaluation = keep(tasks.evaluate(config, workspace, data, found))
+    evaluation = keep(tasks.evaluate(config, workspace, data, found, ids))
     if log_to:
         tracker, run_id = log_to
         tracker.log_metrics(run_id, schemas.METRICS.read(evaluation.path), "model")
@@ -87,23 +88,26 @@ def _stages(
     return done
 
 
-def _log_stage(tracker: Tracker, run_id: str, artifact: Artifact) -> None:
+def log_stage(tracker: Tracker, run_id: str, artifact: Artifact) -> None:
+    """Logs a stage's numbers and curves."""
     tracker.log_summary(run_id, artifact.stage, artifact.summary)
     if (artifact.path / f"{schemas.STEPS.name}.parquet").is_file():
         tracker.log_steps(run_id, artifact.stage, schemas.STEPS.read(artifact.path))
 
 
 @contextmanager
-def _tracked(tracker: Tracker, config: Config, source: Source, key: str) -> Iterator[str]:
-    """An MLflow run that ends as what it was: finished, failed, or killed."""
+def tracked(
+    tracker: Tracker, config: Config, source: Source, key: str, method: str, params: Mapping[str, Any]
+) -> Iterator[str]:
+    """An MLflow run of a method or baseline that ends as what it was: finished, failed, or killed."""
     tags: dict[str, Any] = {
         "source": "stand-in" if source.is_standin else "real",
         "dataset": source.name,
-        "method": config.method,
+        "method": method,
         "profile": config.profile,
         "seed": config.seed,
     }
-    run_id = tracker.start(f"{config.method} seed {config.seed}", key, config.model_dump(mode="json"), tags)
+    run_id = tracker.start(f"{method} seed {config.seed}", key, params, tags)
     try:
         tracker.log_text(run_id, to_yaml(config), "config.yaml")
         files = source_digests(source)

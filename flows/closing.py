@@ -9,9 +9,9 @@ from flows.arm import Arm
 from flows.console import console, show_banner
 from gti_pipeline.artifacts import Artifact
 from gti_pipeline.data.source import Source
-from gti_pipeline.report import StageRow
+from gti_pipeline.report import StageRow, baselines_of
 from gti_pipeline.report.tables import final_table, stage_table
-from gti_pipeline.report.verdict import against_popularity
+from gti_pipeline.report.verdict import verdicts
 from gti_pipeline.stages.evaluate import named_metrics
 from gti_pipeline.stages.report import differences, next_steps, stage_note
 
@@ -24,10 +24,11 @@ def show_run(arm: Arm, source: Source) -> None:
     if all(artifact.cached for artifact in arm.done.values()):
         out.print("Nothing to do: every stage's artifact was there already, none was computed again.", style="green")
     metrics = named_metrics(arm.done["evaluate"], method)
-    title = f"{source.name}: {method}, seed {config.seed} ({config.evaluate.confidence:.0%} intervals)"
-    out.print(final_table(metrics, method, title=title))
-    verdict = against_popularity(metrics, method, differences(arm.done["evaluate"], arm.config))
-    out.print(verdict.text, markup=False, highlight=False)
+    title = f"{source.name}: {method}, seed {config.seed} ({100 * config.evaluate.confidence:g} % intervals)"
+    k = config.evaluate.headline_k
+    out.print(final_table(metrics, method, baselines_of(metrics, method), title=title, k=k))
+    for verdict in verdicts(metrics, method, differences(arm.done["evaluate"], config), k):
+        out.print(verdict.text, markup=False, highlight=False)
     page = publish(arm.done["report"], arm.workspace.home / "reports" / source.name / f"{method}-seed{arm.config.seed}")
     tracked = "logged before as" if arm.logged_before else "logged as"
     where = {

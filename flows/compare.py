@@ -17,12 +17,13 @@ from gti_pipeline.banner import banner_text
 from gti_pipeline.config import EvaluateConfig
 from gti_pipeline.data.source import Source, resolve_source
 from gti_pipeline.evaluate.intervals import mean_interval, paired_interval
+from gti_pipeline.evaluate.lists import COVERAGE
 from gti_pipeline.report import ComparisonInput, Difference
 from gti_pipeline.report.html import build_comparison
 from gti_pipeline.report.tables import compare_table
 from gti_pipeline.report.verdict import between_arms
 from gti_pipeline.settings import load_config
-from gti_pipeline.stages.evaluate import ARM, POPULAR
+from gti_pipeline.stages.evaluate import ARM, POPULAR, named_metrics
 
 REFERENCE = "mean_sft"
 COMPARED = "recall"
@@ -52,7 +53,7 @@ def compare(
 def _show(arms: list[Arm], source: Source, seeds: int) -> Path:
     users = pd.concat([_user_values(arm) for arm in arms]).drop_duplicates([c.ARM, "seed", c.USER_ID, c.METRIC, c.K])
     config = arms[0].config.evaluate
-    metrics = summarise(users, config)
+    metrics = pd.concat([summarise(users, config), _coverage(arms)], ignore_index=True)
     reference = REFERENCE if REFERENCE in set(metrics[c.ARM]) else arms[0].config.method
     gains = differences(users, reference, config)
     names = [arm.config.method for arm in arms]
@@ -73,6 +74,8 @@ def _show(arms: list[Arm], source: Source, seeds: int) -> Path:
             differences=gains,
             notes=notes(arms, seeds),
             next_steps="See the runs side by side: make ui.",
+            headline_k=config.headline_k,
+            confidence=config.confidence,
         ),
         folder,
     )
@@ -126,3 +129,12 @@ def _user_values(arm: Arm) -> pd.DataFrame:
     frame = schemas.USER_METRICS.read(arm.done["evaluate"].path)
     frame[c.ARM] = frame[c.ARM].replace(ARM, arm.config.method)
     return frame.assign(seed=frame[c.ARM].map(lambda name: 0 if name == POPULAR else arm.config.seed))
+
+
+def _coverage(arms: list[Arm]) -> pd.DataFrame:
+    """The rows of METRICS that are no mean over users, averaged over seeds."""
+    frames = [named_metrics(arm.done["evaluate"], arm.config.method) for arm in arms]
+    whole = pd.concat(frames, ignore_index=True)
+    order = [c.ARM, c.SLICE, c.METRIC, c.K]
+    means = whole[whole[c.METRIC] == COVERAGE].groupby(order, sort=False, as_index=False).mean()
+    return means.astype({c.NUM_USERS: "int64"})

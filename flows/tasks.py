@@ -11,7 +11,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from gti_pipeline.artifacts import Artifact
-from gti_pipeline.config import Config
+from gti_pipeline.config import BaselineName, Config
 from gti_pipeline.data.source import Source
 from gti_pipeline.stages.base import Workspace
 
@@ -33,11 +33,11 @@ def embed(config: Config, workspace: Workspace, data: Artifact) -> Artifact:
 
 
 @task(name="semantic_ids", cache_policy=NO_CACHE, persist_result=False)
-def semantic_ids(config: Config, workspace: Workspace, embeddings: Artifact) -> Artifact:
+def semantic_ids(config: Config, workspace: Workspace, data: Artifact, embeddings: Artifact) -> Artifact:
     """Vectors to unique semantic IDs."""
     from gti_pipeline.stages import semantic_ids as stage
 
-    return stage.run(config, workspace, embeddings)
+    return stage.run(config, workspace, data, embeddings)
 
 
 @task(name="vocab", cache_policy=NO_CACHE, persist_result=False)
@@ -82,11 +82,17 @@ def recommend(
 
 
 @task(name="evaluate", cache_policy=NO_CACHE, persist_result=False)
-def evaluate(config: Config, workspace: Workspace, data: Artifact, recommendations: Artifact) -> Artifact:
-    """Metrics with intervals, beside popularity."""
+def evaluate(
+    config: Config,
+    workspace: Workspace,
+    data: Artifact,
+    recommendations: Artifact | Mapping[str, Artifact],
+    semantic_ids: Artifact | None = None,
+) -> Artifact:
+    """Metrics with intervals, of one arm beside popularity or of several."""
     from gti_pipeline.stages import evaluate as stage
 
-    return stage.run(config, workspace, data, recommendations)
+    return stage.run(config, workspace, data, recommendations, semantic_ids)
 
 
 @task(name="report", cache_policy=NO_CACHE, persist_result=False)
@@ -95,3 +101,13 @@ def report(config: Config, workspace: Workspace, done: Mapping[str, Artifact], b
     from gti_pipeline.stages import report as stage
 
     return stage.run(config, workspace, done, banner)
+
+
+@task(name="baseline", cache_policy=NO_CACHE, persist_result=False)
+def baseline(
+    config: Config, workspace: Workspace, data: Artifact, embeddings: Artifact | None, name: BaselineName
+) -> Artifact:
+    """One baseline's recommendations."""
+    from gti_pipeline.stages import baselines as stage
+
+    return stage.run(config, workspace, data, embeddings, name)

@@ -25,7 +25,7 @@ from gti_pipeline.errors import GtiError
 MANIFEST = "manifest.json"
 PACKAGE = Path(__file__).resolve().parent
 # settings are in the key by value; how artifacts are stored changes no result
-UNKEYED = {"gti_pipeline.config", "gti_pipeline.artifacts"}
+UNKEYED = {"gti_pipeline.config", "gti_pipeline.config_data", "gti_pipeline.artifacts"}
 
 log = logging.getLogger(__name__)
 

@@ -6,13 +6,15 @@ import json
 import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gti_pipeline.errors import GtiError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from gti_pipeline.config import Config
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -89,6 +91,30 @@ def compare(
 
 
 @app.command()
+def baselines(
+    dataset: Dataset = "vibrent",
+    profile: Profile = "",
+    names: Annotated[str, typer.Option(help="Names of baselines, with commas; default: all (`baselines.names`).")] = "",
+    with_arm: Annotated[str, typer.Option(help="A method to stand in the same table; run first if need be.")] = "",
+    sets: Sets = None,
+    seed: Seed = None,
+    data_dir: DataDir = "",
+    require_real: RequireReal = False,
+) -> None:
+    """Popularity, repetition, k-NN, ALS, BPR and SASRec on the arms' test users, in one table."""
+    profile = profile or default_profile()
+    overrides = _overrides(sets, seed, data_dir, require_real)
+    if names:
+        wanted = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+        overrides += (f"baselines.names={json.dumps(wanted)}",)
+    _prepare(_checked(profile, dataset, with_arm or "gti", overrides))
+    from flows.baselines import baselines as flow
+
+    _quiet_known_errors()
+    flow(dataset=dataset, profile=profile, with_arm=with_arm, overrides=overrides)
+
+
+@app.command()
 def schedule(
     cron: Annotated[str, typer.Option(help="Five fields: minute, hour, day, month, weekday.")] = "0 3 * * 0",
     dataset: Dataset = "vibrent",
@@ -138,25 +164,38 @@ def data_check(
     sets: Sets = None,
     data_dir: DataDir = "",
     require_real: RequireReal = False,
+    rejects: Annotated[Path | None, typer.Option(help="Write the rejected rows to this Parquet file.")] = None,
 ) -> None:
-    """Reads and cleans a data set and prints exact counts: rows read, kept, and rejected by reason."""
-    from rich.table import Table
-
-    config = _checked("cpu", dataset, "gti", _overrides(sets, None, data_dir, require_real))
+    """Reads and cleans a data set and prints exact counts: rows read, kept, rejected and left out, by reason."""
+    whole = _checked("cpu", dataset, "gti", _overrides(sets, None, data_dir, require_real))
+    config = whole.data
     from flows.console import announce, console
     from gti_pipeline.data.source import resolve_source
-    from gti_pipeline.data.stage import check_report, prepare
+    from gti_pipeline.data.stage import check_content, clean, split_cleaned
+    from gti_pipeline.data.summary import facts_text, write_rejects
 
-    source = resolve_source(config.data, Path(config.home))
+    source = resolve_source(config, Path(whole.home))
     announce(source)
-    prepared = prepare(config.data, source)
-    table = Table("file", "what", "rows", title=source.name)
-    for file, what, count in check_report(prepared):
-        table.add_row(file, what, f"{count:,}")
-    out = console()
-    out.print(table)
-    facts = ("items", "interactions", "users", "tested_users", "mean_history", "repeat_share")
-    out.print(", ".join(f"{prepared.summary[name]:,} {name.replace('_', ' ')}" for name in facts))
+    cleaned = clean(config, source)
+    console().print(_account_table(source.name, cleaned.summary))
+    if rejects is not None:
+        write_rejects(cleaned.rejected, rejects)
+        typer.echo(f"{len(cleaned.rejected):,} rejected rows: {rejects}")
+    check_content(config, cleaned)
+    console().print(facts_text(split_cleaned(config, cleaned).summary), soft_wrap=True)
+
+
+def _account_table(title: str, summary: dict[str, Any]) -> Table:
+    """What became of every row, file by file."""
+    from rich.table import Table
+
+    from gti_pipeline.data.summary import summary_rows
+
+    table = Table("file", "what", "reason", "rows", title=title)
+    table.columns[-1].justify = "right"
+    for file, what, reason, count in summary_rows(summary):
+        table.add_row(file, what, reason, f"{count:,}")
+    return table
 
 
 @models_app.command("fetch")

@@ -5,77 +5,64 @@ Order of precedence, lowest first: defaults here, profile, data set, method, `--
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, model_validator
 
+from gti_pipeline.config_data import (
+    Count,
+    DataConfig,
+    InteractionsConfig,
+    ItemsConfig,
+    JoinConfig,
+    Positive,
+    Rate,
+    Section,
+    Share,
+    SplitConfig,
+    TableConfig,
+)
 
-class Section(BaseModel):
-    """A frozen group of settings; unknown keys and non-finite numbers are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_switch_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuses true and false where a number is meant: pydantic would read them as 1 and 0."""
-        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
-            raise ValueError("true and false are no value of this setting")
-        return value
-
-
-Positive = Annotated[int, Field(ge=1)]
-Count = Annotated[int, Field(ge=0)]
-Rate = Annotated[float, Field(gt=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Columns = str | tuple[str, ...]
-
-
-class ItemsConfig(Section):
-    """Where the catalogue is and which of its columns are ours. Formats: CSV, Parquet, JSON lines."""
-
-    file: str | tuple[str, ...] = "items.csv"
-    delimiter: str = Field(default=",", min_length=1, max_length=1)
-    item_id: str = "item_id"
-    title: str = "title"
-    description: Columns = ()  # several columns are joined with spaces
-    group_id: str | None = None
-    list_text: tuple[str, ...] = ()  # columns that hold Python-style list text: "['summer', 'linen']"
-
-
-class InteractionsConfig(Section):
-    """Where the interactions are and which of their columns are ours."""
-
-    file: str | tuple[str, ...] = "interactions.csv"
-    delimiter: str = Field(default=",", min_length=1, max_length=1)
-    user_id: str = "user_id"
-    item_id: str = "item_id"
-    timestamp: str = "timestamp"  # ISO dates, or numbers where only the order counts
-    end: str | None = None  # the end of a rental: rows that end before they start are rejected
+__all__ = [
+    "AlsConfig",
+    "BaselineName",
+    "BaselinesConfig",
+    "BprConfig",
+    "Config",
+    "DataConfig",
+    "DecodeConfig",
+    "EmbedConfig",
+    "EvaluateConfig",
+    "GroundConfig",
+    "InteractionsConfig",
+    "ItemsConfig",
+    "JoinConfig",
+    "LmConfig",
+    "SasrecConfig",
+    "Section",
+    "SemanticIdsConfig",
+    "SftConfig",
+    "SplitConfig",
+    "TableConfig",
+    "VectorsConfig",
+    "VocabConfig",
+]
 
 
-class DataConfig(Section):
-    """What is read, cleaned and split. `name` is the data set's name in paths, tables and runs."""
+class VectorsConfig(Section):
+    """Vectors that the user brings, of images for instance."""
 
-    name: str = Field(default="unnamed", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
-    dir: str | None = None  # the folder of the raw files; default data/raw/<name>
-    standin: Literal["none", "vibrent"] = "none"  # generated data to fall back on, announced loudly
-    require_real: bool = False  # refuse the stand-in
-    kaggle: str | None = None  # owner/name of a Kaggle data set to try before the stand-in
-    items: ItemsConfig = ItemsConfig()
-    interactions: InteractionsConfig = InteractionsConfig()
-    repeat_window_days: Count = 0  # same user and item again within so many days: rejected as a duplicate; 0: keep
-    max_items: Positive | None = None  # the most frequent items only
-    max_users: Positive | None = None  # the first users of a seeded shuffle
-    min_history: Annotated[int, Field(ge=3)] = 3  # users with fewer interactions are never tested
-    max_reject_share: Share = 0.2  # a larger share of rejected rows stops the run
-    seed: int = 0
+    file: str  # Parquet with item_id and embedding (lists of one length)
+    weight: Annotated[float, Field(gt=0)] = 1.0  # their length beside the text's vectors, which have length 1
 
 
 class EmbedConfig(Section):
     """Item text to vectors. `tfidf` is hashed TF-IDF with SVD: no model needed."""
 
-    model: str = "all-MiniLM-L6-v2"  # a bundled model's name, a local folder, a hub name, or `tfidf`
+    model: str = "all-MiniLM-L6-v2"  # a bundled model's name, a local folder, a hub name, `tfidf`, or `none`
+    pooling: Literal["model", "mean", "last_token"] = "model"  # model: as its own files say; last_token: causal LMs
+    instruction: str = ""  # of encoders that take one (Qwen3-Embedding): "Instruct: ...", before each text
+    vectors: tuple[VectorsConfig, ...] = ()  # joined to the text's vectors, each by its weight
     dim: Positive = 64  # of `tfidf` only; a model brings its own
     max_tokens: Positive = 2048
     batch_size: Positive = 64
@@ -83,8 +70,9 @@ class EmbedConfig(Section):
 
 
 class SemanticIdsConfig(Section):
-    """RQ-VAE (paper's step 2): L codebooks of K codes."""
+    """L codebooks of K codes: RQ-VAE (paper's step 2), or RQ-k-means, the fast choice for large catalogues."""
 
+    method: Literal["rqvae", "rqkmeans"] = "rqvae"
     num_levels: Positive = 4
     codebook_size: Annotated[int, Field(ge=2)] = 256
     hidden_dims: tuple[Positive, ...] = (512, 256)
@@ -98,6 +86,9 @@ class SemanticIdsConfig(Section):
     sinkhorn_epsilon: Annotated[float, Field(ge=0)] = 0.003  # last level in training; 0: plain nearest code
     kmeans_iterations: Positive = 50
     patience: Positive = 3  # checks (every 50 steps or an epoch) without a gain that end the training early
+    min_code_use: Share = 0.3  # a level that uses a smaller share of the codes it could use stops the run: collapse
+    max_collision_rate: Share = 0.9  # and so does a larger share of items that only the assignment tells apart
+    base: str | None = None  # `latest` or an artifact's key: its items keep their IDs, only new ones are given some
     seed: int = 0  # apart from the run's seed, so that arms and seeds share their semantic IDs
 
 
@@ -161,8 +152,62 @@ class EvaluateConfig(Section):
     """Full ranking over the catalogue."""
 
     ks: tuple[Positive, ...] = (5, 10, 20)
+    headline_k: Positive = 10  # the K of sentences and of wide tables; the nearest of ks where it is none of them
     bootstrap: Positive = 1000
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
+
+
+class AlsConfig(Section):
+    """Alternating least squares, of the library `implicit`."""
+
+    factors: Positive = 128
+    regularization: Annotated[float, Field(ge=0)] = 0.1
+    alpha: Rate = 5.0  # how much an event weighs against an item never had
+    iterations: Positive = 15
+
+
+class BprConfig(Section):
+    """Bayesian personalised ranking, of the library `implicit`."""
+
+    factors: Positive = 64
+    regularization: Annotated[float, Field(ge=0)] = 0.01
+    learning_rate: Rate = 0.05
+    iterations: Positive = 100
+
+
+class SasrecConfig(Section):
+    """SASRec with cross-entropy over the whole catalogue; validation NDCG@10 ends the training."""
+
+    dim: Positive = 256  # wide and shallow: better on validation than 64 or 128 wide and two layers deep
+    layers: Positive = 1
+    heads: Positive = 4
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    epochs: Positive = 200  # a ceiling: see patience
+    patience: Positive = 5  # epochs without a gain that end the training
+    learning_rate: Rate = 1e-3
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    batch_size: Positive = 128  # of users
+    max_history: Positive = 50
+
+    @model_validator(mode="after")
+    def _check(self) -> SasrecConfig:
+        if self.dim % self.heads:
+            raise ValueError(f"dim={self.dim} is not a multiple of heads={self.heads}")
+        return self
+
+
+BaselineName = Literal["popular", "recent_popular", "repeat", "popular_repeat", "content_knn", "als", "bpr", "sasrec"]
+
+
+class BaselinesConfig(Section):
+    """What the arms are compared with, by the same code on the same users."""
+
+    names: tuple[BaselineName, ...] = get_args(BaselineName)
+    recent_share: Annotated[float, Field(gt=0, le=1)] = 0.1  # of the training events that are recent
+    repeat_decay: Annotated[float, Field(gt=0, le=1)] = 0.5  # weight of an event against the next one; 1: count only
+    als: AlsConfig = AlsConfig()
+    bpr: BprConfig = BprConfig()
+    sasrec: SasrecConfig = SasrecConfig()
 
 
 class Config(Section):
@@ -182,6 +227,7 @@ class Config(Section):
     sft: SftConfig = SftConfig()
     decode: DecodeConfig = DecodeConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
+    baselines: BaselinesConfig = BaselinesConfig()
 
     @model_validator(mode="after")
     def _check(self) -> Config:

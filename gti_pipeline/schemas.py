@@ -73,10 +73,19 @@ SEQUENCES = Table(
     {c.USER_ID: pa.string(), c.SPLIT: pa.string(), c.HISTORY: STRING_LIST, c.TARGET: pa.string()},
     unique=(c.USER_ID, c.SPLIT),
 )
+# every item that counts as a hit; `SEQUENCES.target` is the first of them in time
+RELEVANT = Table(
+    "relevant",
+    {c.USER_ID: pa.string(), c.SPLIT: pa.string(), c.ITEM_ID: pa.string()},
+    unique=(c.USER_ID, c.SPLIT, c.ITEM_ID),
+)
 ITEM_EMBEDDINGS = Table(
     "item_embeddings", {c.ITEM_ID: pa.string(), c.EMBEDDING: pa.list_(pa.float32())}, unique=(c.ITEM_ID,)
 )
 SEMANTIC_IDS = Table("semantic_ids", {c.ITEM_ID: pa.string(), c.CODES: CODE_LIST}, unique=(c.ITEM_ID,))
+RETIRED_IDS = Table(  # of items that left the catalogue: nobody else gets them
+    "retired_ids", {c.ITEM_ID: pa.string(), c.CODES: CODE_LIST}, unique=(c.ITEM_ID,)
+)
 CODEBOOKS = Table(
     "codebooks",
     {c.LEVEL: pa.int32(), c.CODE: pa.int32(), c.VECTOR: pa.list_(pa.float32())},
@@ -109,6 +118,7 @@ METRICS = Table(
         c.HIGH: pa.float64(),
         c.NUM_USERS: pa.int64(),
     },
+    nullable=(c.LOW, c.HIGH),  # coverage is no mean over users, so it has no interval
     unique=(c.ARM, c.SLICE, c.METRIC, c.K),
 )
 USER_METRICS = Table(
@@ -116,11 +126,13 @@ USER_METRICS = Table(
     {
         c.ARM: pa.string(),
         c.USER_ID: pa.string(),
-        c.SLICE: pa.string(),
         c.METRIC: pa.string(),
         c.K: pa.int32(),
         c.VALUE: pa.float64(),
     },
     unique=(c.ARM, c.USER_ID, c.METRIC, c.K),
 )
+USER_SLICES = Table(
+    "user_slices", {c.USER_ID: pa.string(), c.SLICE: pa.string()}, unique=(c.USER_ID, c.SLICE)
+)  # a user may be in several slices
 STEPS = Table("steps", {c.STEP: pa.int64(), c.METRIC: pa.string(), c.VALUE: pa.float64()}, unique=(c.STEP, c.METRIC))

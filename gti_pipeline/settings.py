@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,18 @@ from gti_pipeline.errors import raise_all
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "configs"
+BOOL = "tag:yaml.org,2002:bool"
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which only true and false are switches, as in YAML 1.2: `no` is a language and `on` a key."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != BOOL]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(BOOL, re.compile(r"(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
 
 
 def load_config(
@@ -58,7 +71,7 @@ def _read_layer(folder: Path, name: str, problems: list[str]) -> dict[str, Any]:
         problems.append(f"--{option}={name}: no file {path.name} in {folder}{_nearest(name, known)}; known: {known}")
         return {}
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = _load_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         problems.append(f"{path}: not readable as YAML: {' '.join(str(error).split())}")
         return {}
@@ -77,7 +90,7 @@ def _parse_override(override: str, problems: list[str]) -> dict[str, Any]:
         problems.append(f"--set {override!r}: expected key.path=value, for example --set sft.learning_rate=1e-4")
         return {}
     try:
-        value = yaml.safe_load(text)
+        value = _load_yaml(text)
     except yaml.YAMLError:
         problems.append(f"--set {override!r}: the value is not readable as YAML")
         return {}
@@ -85,6 +98,14 @@ def _parse_override(override: str, problems: list[str]) -> dict[str, Any]:
         value = {key: value}
     assert isinstance(value, dict)
     return value
+
+
+def _load_yaml(text: str) -> Any:
+    loader = _Loader(text)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
 
 
 def _merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+os.environ["GTI_KAGGLE_URL"] = "http://127.0.0.1:9"  # where the network is, tests must not fetch the real data
 REPO = Path(__file__).resolve().parent.parent
 TEXTS = [
     "Linen summer dress, light blue",

@@ -129,6 +129,15 @@ def test_an_override_reaches_into_nested_sections_and_leaves_the_rest():
     assert config.data.items.item_id == load().data.items.item_id
 
 
+def test_only_true_and_false_are_switches(folder):
+    text = "data: {name: off, items: {keep: {is: [no, yes, trueish]}}, interactions: {join: {file: o.csv, on: n}}}"
+    config = load(**folder(datasets=text, methods="ground: {enabled: false}"))
+    assert (config.data.name, config.data.interactions.join.on) == ("off", "n")
+    assert config.data.items.keep == {"is": ("no", "yes", "trueish")}
+    assert not config.ground.enabled
+    assert load("data.require_real=True", "data.items.keep.on=[no]").data.items.keep == {"on": ("no",)}
+
+
 def test_everything_wrong_is_reported_at_once():
     lines = problems(
         "sft.learning_rte=1e-4",
@@ -193,7 +202,7 @@ def test_everything_wrong_is_reported_at_once():
         ("data.str=[1]", r"data.str: no such key; .*"),
         (
             "learning_rate=1",
-            r"learning_rate: no such key; did you mean semantic_ids.learning_rate or .* or sft.learning_rate\?",
+            r"learning_rate: no such key; did you mean semantic_ids.learning_rate or .* or sft.learning_rate or .*\?",
         ),
         ("=3", r"--set '=3': expected key.path=value, .*"),
         ("sft..x=3", r"--set 'sft..x=3': expected key.path=value, .*"),

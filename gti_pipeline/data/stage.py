@@ -3,25 +3,45 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from gti_pipeline import columns as c
-from gti_pipeline.config import DataConfig, InteractionsConfig, ItemsConfig
-from gti_pipeline.data.clean import apply_limits, as_names, clean_interactions, clean_items, column_problems
+from gti_pipeline.config import DataConfig
+from gti_pipeline.data import limits
+from gti_pipeline.data.chunk import STR, is_in
+from gti_pipeline.data.clean import clean_interactions, clean_items, to_groups
+from gti_pipeline.data.join import join
+from gti_pipeline.data.mapping import column_problems, setting_problems, tables, wanted_columns
 from gti_pipeline.data.readers import RawTable, concat, read_table
-from gti_pipeline.data.source import Source
-from gti_pipeline.data.split import TEST, check_no_leak, leave_one_out
+from gti_pipeline.data.source import Source, shards
+from gti_pipeline.data.split import TEST, split
+from gti_pipeline.data.split_guard import check_no_leak
+from gti_pipeline.data.summary import summarize, summary_text
+from gti_pipeline.data.verdicts import Verdicts
 from gti_pipeline.errors import GtiError, raise_all
-from gti_pipeline.schemas import INTERACTIONS, ITEMS, REJECTED, SEQUENCES
-
-ROWS_READ, ROWS_KEPT, LEFT_OUT = "rows read", "rows kept", "left out by limits"
+from gti_pipeline.schemas import INTERACTIONS, ITEMS, REJECTED, RELEVANT, SEQUENCES
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """Clean tables (as in `schemas`), whether timestamps are epoch seconds, and a summary that accounts for every row.
+
+    `shares`: per table, rows rejected, read, and kept by cleaning.
+    """
+
+    items: pd.DataFrame
+    interactions: pd.DataFrame
+    rejected: pd.DataFrame
+    dated: bool
+    shares: dict[str, tuple[int, int, int]]
+    summary: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -32,6 +52,7 @@ class Prepared:
     interactions: pd.DataFrame
     rejected: pd.DataFrame
     sequences: pd.DataFrame
+    relevant: pd.DataFrame
     summary: dict[str, Any]
 
 
@@ -41,114 +62,145 @@ def prepare(config: DataConfig, source: Source) -> Prepared:
     Raises:
         GtiError: columns are missing (all are named), too many rows are rejected, or nothing is left to test on.
     """
-    raw_items, raw_events = _read(config, source)
-    items, bad_items = clean_items(raw_items, config.items)
-    events, bad_events = clean_interactions(
-        raw_events, config.interactions, items[c.ITEM_ID], config.repeat_window_days
-    )
-    files = _account(raw_items, items, bad_items) | _account(raw_events, events, bad_events)
-    _check_content(config, files, {"items": (items, bad_items), "interactions": (events, bad_events)})
-    few_items, few_events = apply_limits(items, events, config)
-    sequences = leave_one_out(few_events, config.min_history)
-    check_no_leak(sequences, few_events, config.min_history)
-    limits = {"items": len(items) - len(few_items), "interactions": len(events) - len(few_events)}
-    summary = _summary(source, files, limits) | _facts(few_items, few_events, sequences)
+    cleaned = clean(config, source)
+    check_content(config, cleaned)
+    return split_cleaned(config, cleaned)
+
+
+def clean(config: DataConfig, source: Source) -> Cleaned:
+    """Reads the files and applies every rule that says which rows count.
+
+    Raises:
+        GtiError: settings contradict one another, a file cannot be read, or columns are missing (all are named).
+    """
+    raise_all(f"data set {config.name!r}: the settings do not fit together:", setting_problems(config))
+    raw = _read(config, source)
+    items, item_verdicts = clean_items(raw.pop("items"), config.items)
+    usable = len(items)
+    if config.item_level == "group":
+        items, levels = to_groups(items, item_verdicts)
+    else:
+        ids = items[c.ITEM_ID].array
+        levels = pd.Series(ids, index=pd.Index(ids), dtype=STR)
+    events, event_verdicts, joined, dated = _events(config, raw, levels)
+    verdicts = {"items": item_verdicts, "interactions": event_verdicts} | joined
+    shares = {"items": _share(item_verdicts, usable), "interactions": _share(event_verdicts, len(events))}
+    items, events = _limit(config, items, events, item_verdicts, event_verdicts)
+    kept = {"items": items.index.to_numpy(dtype=np.int64), "interactions": events[c.SOURCE_ROW].to_numpy()}
+    accounts = {
+        file: account
+        for name, verdict in verdicts.items()
+        for file, account in verdict.account(kept.get(name, np.flatnonzero(verdict.kept))).items()
+    }
+    rejected = pd.concat([verdict.rejected() for verdict in verdicts.values()], ignore_index=True)
+    items = items.reset_index(drop=True)
+    return Cleaned(items, events.reset_index(drop=True), rejected, dated, shares, summarize(source, accounts))
+
+
+def check_content(config: DataConfig, cleaned: Cleaned) -> None:
+    """Raises `GtiError` where a table is empty or too large a share of it is rejected; names the counts."""
+    problems = []
+    for name, (rejected, read, kept) in cleaned.shares.items():
+        if not kept:
+            problems.append(f"no {name} left of {read} rows")
+        elif rejected > config.max_reject_share * read:
+            problems.append(
+                f"{rejected} of {read} rows of the {name} are rejected ({rejected / read:.1%}), more than"
+                f" data.max_reject_share={config.max_reject_share}: mend the files or raise it"
+            )
+    if not problems and (cleaned.items.empty or cleaned.interactions.empty):
+        problems.append(
+            f"k_core={config.k_core}, max_items and max_users leave {len(cleaned.items)} items and"
+            f" {len(cleaned.interactions)} interactions: relax them"
+        )
+    if problems:
+        raise GtiError(f"data set {config.name!r}: {'; '.join(problems)}\n{summary_text(cleaned.summary)}")
+
+
+def split_cleaned(config: DataConfig, cleaned: Cleaned) -> Prepared:
+    """Splits clean tables and adds the facts to the summary.
+
+    Raises:
+        GtiError: nothing is left to test on.
+    """
+    items, events = cleaned.items, cleaned.interactions
+    parts = split(events, config, dated=cleaned.dated)
+    check_no_leak(parts, events, config)
+    summary = cleaned.summary | _facts(items, events, parts.sequences) | {"split": parts.facts}
     if not summary["tested_users"]:
         raise GtiError(
             f"data set {config.name!r}: none of {summary['users']} users has data.min_history={config.min_history}"
-            f" interactions, so there is nothing to test on: add data or raise data.max_users and data.max_items"
-            f"{_lines(files)}"
+            f" interactions, so there is nothing to test on: add data or raise data.max_users and data.max_items\n"
+            f"{summary_text(cleaned.summary)}"
         )
-    log.info("%s: %d items, %d interactions", source.name, summary["items"], summary["interactions"])
-    rejected = pd.concat([bad_items, bad_events], ignore_index=True)
-    return Prepared(few_items, few_events, rejected, sequences, summary)
+    return Prepared(items, events, cleaned.rejected, parts.sequences, parts.relevant, summary)
 
 
 def write(prepared: Prepared, folder: Path) -> dict[str, Any]:
-    """Writes items, interactions, rejected and sequences as Parquet; returns the summary."""
+    """Writes items, interactions, rejected, sequences and relevant as Parquet; returns the summary."""
     ITEMS.write(prepared.items, folder)
     INTERACTIONS.write(prepared.interactions, folder)
     REJECTED.write(prepared.rejected, folder)
     SEQUENCES.write(prepared.sequences, folder)
+    RELEVANT.write(prepared.relevant, folder)
     return prepared.summary
 
 
-def check_report(prepared: Prepared) -> list[tuple[str, str, int]]:
-    """(file, what, count) of all rows: read, kept, and rejected by reason; read = kept + rejected in each file.
-
-    Rows left out by limits are counted per table, under `items` and `interactions`.
-    """
-    report = []
-    for file, counts in prepared.summary["files"].items():
-        report += [(file, ROWS_READ, counts["read"]), (file, ROWS_KEPT, counts["kept"])]
-        report += [(file, reason, count) for reason, count in counts["rejected"].items()]
-    return report + [(table, LEFT_OUT, count) for table, count in prepared.summary["left_out_by_limits"].items()]
-
-
-def _read(config: DataConfig, source: Source) -> tuple[RawTable, RawTable]:
-    """All item files and all interaction files; every missing column of all of them in one error."""
-    sections: tuple[ItemsConfig | InteractionsConfig, ...] = (config.items, config.interactions)
-    tables: list[Sequence[RawTable]] = []
-    problems: list[str] = []
-    for section in sections:
-        names = as_names(section.file)
-        tables.append([read_table(source.files[name], name, section.delimiter) for name in names])
-        problems += column_problems(tables[-1], section)
+def _read(config: DataConfig, source: Source) -> dict[str, RawTable]:
+    """The files of each table as one; every missing column of all of them in one error."""
+    wanted, found, problems = wanted_columns(config), {}, []
+    for name, section in tables(config):
+        found[name] = [
+            read_table(source.files[file], file, section, wanted[name]) for file in shards(source, section.file)
+        ]
+    for name, section in tables(config):
+        joined = found.get("interactions.join", []) if name == "interactions" else []
+        problems += column_problems(name, section, found[name], joined)
     raise_all(f"data set {config.name!r}: the columns in {source.folder} are not those configured:", problems)
-    return concat(tables[0]), concat(tables[1])
+    return {name: concat(found.pop(name)) for name in list(found)}
 
 
-def _account(raw: RawTable, kept: pd.DataFrame, rejected: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """Rows read, kept and rejected by reason, per file. Raises where kept and rejected do not add up to read."""
-    read = sum(raw.rows_read.values())
-    if len(kept) + len(rejected) != read:
-        raise GtiError(f"{list(raw.rows_read)}: {read} rows read, {len(kept)} kept + {len(rejected)} rejected: a bug")
-    files = {}
-    for file, count in raw.rows_read.items():
-        reasons = rejected.loc[rejected[c.FILE] == file, c.REASON].value_counts().sort_index()
-        by_reason = {str(reason): int(number) for reason, number in reasons.items()}
-        files[file] = {"read": count, "kept": count - sum(by_reason.values()), "rejected": by_reason}
-    return files
+def _events(
+    config: DataConfig, raw: dict[str, RawTable], levels: pd.Series
+) -> tuple[pd.DataFrame, Verdicts, dict[str, Verdicts], bool]:
+    """Clean interactions, joined where that is configured; the verdicts on them and on a joined table; if dated."""
+    events, unmatched, joined = raw.pop("interactions"), None, {}
+    if config.interactions.join:
+        other, on = raw.pop("interactions.join"), config.interactions.join.on
+        events, unmatched, joined["interactions.join"] = join(events, other, on)
+    clean_events, verdicts, dated = clean_interactions(
+        events, config.interactions, levels, config.repeat_window_days, unmatched
+    )
+    return clean_events, verdicts, joined, dated
 
 
-def _check_content(
-    config: DataConfig, files: dict[str, dict[str, Any]], tables: dict[str, tuple[pd.DataFrame, pd.DataFrame]]
+def _share(verdicts: Verdicts, kept: int) -> tuple[int, int, int]:
+    return verdicts.num_rejected, verdicts.num_read, kept
+
+
+def _limit(
+    config: DataConfig, items: pd.DataFrame, events: pd.DataFrame, item_verdicts: Verdicts, event_verdicts: Verdicts
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Applies k-core, then the most frequent items, then a sample of users; rows say by which they are left out."""
+    if config.k_core > 1:
+        events = limits.k_core(events, config.k_core)
+        items = items[is_in(items[c.ITEM_ID], events[c.ITEM_ID])]
+        _leave(items, events, item_verdicts, event_verdicts, limits.K_CORE)
+    if config.max_items is not None:
+        items = limits.most_frequent(items, events, config.max_items)
+        events = events[is_in(events[c.ITEM_ID], items[c.ITEM_ID])]
+        _leave(items, events, item_verdicts, event_verdicts, limits.MAX_ITEMS)
+    if config.max_users is not None:
+        events = limits.sampled_users(events, config.max_users, config.seed)
+        _leave(items, events, item_verdicts, event_verdicts, limits.MAX_USERS)
+    return items, events
+
+
+def _leave(
+    items: pd.DataFrame, events: pd.DataFrame, item_verdicts: Verdicts, event_verdicts: Verdicts, reason: str
 ) -> None:
-    problems = []
-    for name, (kept, rejected) in tables.items():
-        total = len(kept) + len(rejected)
-        if kept.empty:
-            problems.append(f"no {name} left of {total} rows")
-        elif len(rejected) > config.max_reject_share * total:
-            problems.append(
-                f"{len(rejected)} of {total} rows of the {name} are rejected ({len(rejected) / total:.1%}), more than"
-                f" data.max_reject_share={config.max_reject_share}: mend the files or raise it"
-            )
-    if problems:
-        raise GtiError(f"data set {config.name!r}: {'; '.join(problems)}{_lines(files)}")
-
-
-def _lines(files: dict[str, dict[str, Any]]) -> str:
-    lines = [f"{file}: {counts['read']} rows read, {counts['kept']} kept" for file, counts in files.items()]
-    for index, counts in enumerate(files.values()):
-        lines[index] += "".join(f", {number} {reason}" for reason, number in counts["rejected"].items())
-    return "".join(f"\n  - {line}" for line in lines)
-
-
-def _summary(source: Source, files: dict[str, dict[str, Any]], limits: dict[str, int]) -> dict[str, Any]:
-    rejects: dict[str, int] = {}
-    for counts in files.values():
-        for reason, number in counts["rejected"].items():
-            rejects[reason] = rejects.get(reason, 0) + number
-    return {
-        "source": source.name,
-        "is_standin": source.is_standin,
-        "files": files,
-        "rows_read": sum(counts["read"] for counts in files.values()),
-        "rows_kept": sum(counts["kept"] for counts in files.values()),
-        "rejects": rejects,
-        "left_out_by_limits": limits,
-    }
+    item_verdicts.leave_only(items.index.to_numpy(dtype=np.int64), reason)
+    event_verdicts.leave_only(events[c.SOURCE_ROW].to_numpy(dtype=np.int64), reason)
 
 
 def _facts(items: pd.DataFrame, events: pd.DataFrame, sequences: pd.DataFrame) -> dict[str, Any]:

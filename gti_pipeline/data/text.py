@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import json
+from collections.abc import Iterable
 from html.parser import HTMLParser
 
 # tags that stand inside a word or a sentence: dropping them must not tear the word apart
@@ -49,11 +51,26 @@ def plain_text(text: str) -> str:
 
 
 def list_text(text: str) -> str:
-    """`"['summer', 'linen']"` as `summer, linen`; text that is no list stays as it is."""
-    try:
-        value = ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return text
-    if isinstance(value, list | tuple):
-        return ", ".join(str(entry) for entry in value if entry is not None)
-    return text
+    """`"['summer', 'linen']"` as `summer, linen`, lists within lists too; text that is no list stays as it is."""
+    value = _literal(text.strip())
+    return ", ".join(_entries(value)) if isinstance(value, list | tuple) else text
+
+
+def _literal(text: str) -> object:
+    """The value of a Python or JSON literal, None where it is none; nothing is evaluated."""
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            return parse(text)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            continue
+    return None
+
+
+def _entries(values: Iterable[object]) -> list[str]:
+    entries: list[str] = []
+    for value in values:
+        if isinstance(value, list | tuple):
+            entries += _entries(value)
+        elif value is not None and value != "":
+            entries.append(str(value))
+    return entries

@@ -1,7 +1,6 @@
-"""Ranking metrics, their intervals over users, and the popularity baseline."""
+"""Ranking metrics and their intervals over users."""
 
 from gti_pipeline.evaluate.intervals import Interval, mean_interval, paired_interval
-from gti_pipeline.evaluate.popularity import popular
-from gti_pipeline.evaluate.stage import evaluate
+from gti_pipeline.evaluate.stage import Evaluation, Task, evaluate
 
-__all__ = ["Interval", "evaluate", "mean_interval", "paired_interval", "popular"]
+__all__ = ["Evaluation", "Interval", "Task", "evaluate", "mean_interval", "paired_interval"]

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from transformers import Cache, PreTrainedModel
 
 from gti_pipeline.errors import GtiError
+from gti_pipeline.lm.shared import batch_hidden
 
 IGNORED = -100  # the label of an unsupervised position
 
@@ -78,7 +79,7 @@ class ExtendedLM(nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, num_items_in_batch: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """Mean next-token NLL over the supervised positions; logits are computed there only.
+        """Mean next-token NLL over the supervised positions; logits are computed there only, shared beginnings once.
 
         Args:
             input_ids: [B, T], right-padded.
@@ -86,7 +87,7 @@ class ExtendedLM(nn.Module):
             labels: [B, T], the token itself where it is supervised, else `IGNORED`.
             num_items_in_batch: supervised positions of the whole accumulated batch, of which this is a part.
         """
-        states = self.hidden(input_ids, attention_mask)[:, :-1]
+        states = batch_hidden(self, input_ids, attention_mask)[:, :-1]
         targets = labels[:, 1:]
         chosen = targets != IGNORED
         total = F.cross_entropy(self.logits(states[chosen]), targets[chosen], reduction="sum")

@@ -8,8 +8,15 @@ from typing import Any
 
 import pandas as pd
 
+from gti_pipeline import columns as c
+
 OVERALL = "all"  # the slice of all test users
 POPULAR = "popular"  # the arm every run is held against
+
+
+def baselines_of(metrics: pd.DataFrame, arm: str) -> tuple[str, ...]:
+    """Every arm of a `schemas.METRICS` frame but this one, in its order."""
+    return tuple(name for name in dict.fromkeys(metrics[c.ARM]) if name != arm)
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,13 @@ class ReportInput:
     differences: tuple[Difference, ...] = ()
     examples: tuple[Example, ...] = ()
     next_steps: str = ""
+    headline_k: int = 10
+    confidence: float = 0.95
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        """The other arms, in the order of the metrics."""
+        return baselines_of(self.metrics, self.arm)
 
 
 @dataclass(frozen=True)
@@ -106,3 +120,5 @@ class ComparisonInput:
     differences: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()  # what the arms share, seeds, budgets
     next_steps: str = ""
+    headline_k: int = 10
+    confidence: float = 0.95

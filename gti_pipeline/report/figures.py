@@ -17,8 +17,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from gti_pipeline import columns as c
-from gti_pipeline.report import OVERALL, POPULAR
-from gti_pipeline.report.tables import LONG, ORDER
+from gti_pipeline.report import OVERALL
+from gti_pipeline.report.tables import FIRST, LONG
 
 INK = "#1f2328"  # text and axes; in a page it follows the page's own text colour
 COLOURS = ("#3b78c9", "#d9822b", "#2f9e6e", "#a05fb4", "#c0504d", "#7f7f7f")  # readable on white and on black
@@ -74,7 +74,9 @@ def metric_figure(metrics: pd.DataFrame, metric: str, arms: tuple[str, ...]) -> 
         errors = np.clip(np.stack([value - low, high - value]), 0, None)
         at = np.arange(len(ks)) + (place - (len(present) - 1) / 2) * width
         whiskers = {"ecolor": INK, "elinewidth": 1, "capsize": 2}
-        axes.bar(at, value, width * 0.92, color=COLOURS[place], label=arm, yerr=errors, error_kw=whiskers)
+        axes.bar(
+            at, value, width * 0.92, color=COLOURS[place % len(COLOURS)], label=arm, yerr=errors, error_kw=whiskers
+        )
     axes.set_xticks(np.arange(len(ks)), [str(k) for k in ks])
     _legend(axes)
     return figure
@@ -83,17 +85,17 @@ def metric_figure(metrics: pd.DataFrame, metric: str, arms: tuple[str, ...]) -> 
 def run_figures(
     *,
     metrics: pd.DataFrame,
-    arm: str,
+    arms: tuple[str, ...],
     steps: Mapping[str, pd.DataFrame],
     codes: pd.DataFrame | None,
     codebook_size: int,
 ) -> dict[str, Figure]:
-    """Every figure of one run by file name, those of missing stages left out."""
+    """Every figure of one run by file name, those of missing stages left out; `arms`: whose metrics are drawn."""
     figures = {f"loss_{stage}": loss_figure(stage, frame) for stage, frame in steps.items()}
     if codes is not None:
         figures["codebook_use"] = codebook_figure(codes, codebook_size)
-    for metric in ORDER:
-        figures[f"metric_{metric}"] = metric_figure(metrics, metric, (arm, POPULAR))
+    for metric in FIRST:
+        figures[f"metric_{metric}"] = metric_figure(metrics, metric, arms)
     return {name: figure for name, figure in figures.items() if figure is not None}
 
 

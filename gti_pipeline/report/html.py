@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,25 +13,30 @@ from markupsafe import Markup
 
 from gti_pipeline import columns as c
 from gti_pipeline.artifacts import write_text
-from gti_pipeline.report import OVERALL, POPULAR, ComparisonInput, ReportInput
+from gti_pipeline.report import POPULAR, ComparisonInput, ReportInput
 from gti_pipeline.report.figures import inline_svg, metric_figure, run_figures, write_png
 from gti_pipeline.report.tables import (
+    BENEATH,
     COMPARED,
+    FIRST,
+    arms_frame,
+    arms_markdown,
     compare_markdown,
     compare_relative,
     compare_values,
     difference_frame,
     final_frame,
     markdown,
+    nearest_k,
     number,
     percent,
+    slices_frame,
     stage_frame,
 )
-from gti_pipeline.report.verdict import against_popularity, between_arms
+from gti_pipeline.report.verdict import against_popularity, between_arms, strongest, verdicts
 
 TEMPLATES = Path(__file__).parent / "templates"
 CURVES = ("semantic_ids", "ground", "sft")  # the stages whose loss a reader expects to see
-SLICES = {"repeat": "Repeats: the next item was in the history", "novel": "Novel: the next item was not in the history"}
 
 
 @dataclass(frozen=True)
@@ -63,9 +68,11 @@ class Written:
 
 def build_report(data: ReportInput, folder: Path) -> Written:
     """Writes `report.html`, `metrics.md` and `figures/*.png` of one run into `folder`."""
+    # many bars say little: the arm, what it must beat, and popularity
+    best = strongest(data.metrics, data.arm, data.headline_k)
     figures = run_figures(
         metrics=data.metrics,
-        arm=data.arm,
+        arms=tuple(dict.fromkeys(name for name in (data.arm, best, POPULAR) if name)),
         steps=data.steps,
         codes=data.semantic_ids,
         codebook_size=data.codebook_size,
@@ -73,8 +80,10 @@ def build_report(data: ReportInput, folder: Path) -> Written:
     page = _render(
         "report.html",
         data=data,
-        verdict=against_popularity(data.metrics, data.arm, data.differences),
+        verdicts=verdicts(data.metrics, data.arm, data.differences, data.headline_k),
         metric_tables=_metric_tables(data),
+        every_k=_every_k(data),
+        slice_tables=[_table(frame) for frame in _slice_frames(data)],
         differences=_table(difference_frame(data.differences)),
         stages=_table(stage_frame(data.stages), left=3),
         budgets=_budget_table(data),
@@ -89,13 +98,20 @@ def build_report(data: ReportInput, folder: Path) -> Written:
 def build_comparison(data: ComparisonInput, folder: Path) -> Written:
     """Writes `comparison.html`, `comparison.md` and `figures/*.png` of several arms into `folder`."""
     arms = list(dict.fromkeys(data.metrics[c.ARM]))
+    k = nearest_k(data.metrics, data.headline_k)
+    slices = [slices_frame(data.metrics, arms, name, k) for name in COMPARED]
     drawn = {f"compare_{metric}": metric_figure(data.metrics, metric, tuple(arms)) for metric in COMPARED}
     figures = {name: figure for name, figure in drawn.items() if figure is not None}
     page = _render(
         "comparison.html",
         data=data,
         sentences=between_arms(data.differences, arms, data.reference),
-        popularity=[against_popularity(data.metrics, arm, data.differences) for arm in arms if arm != POPULAR],
+        popularity=[
+            against_popularity(data.metrics, arm, data.differences, data.headline_k) for arm in arms if arm != POPULAR
+        ],
+        others=_table(arms_frame(data.metrics, arms, ("precision", *BENEATH), intervals=False)),
+        headline=_table(arms_frame(data.metrics, arms, ks=(k,)), caption="All test users"),
+        slice_tables=[_table(frame) for frame in (slices if len(slices[0]) > 1 else ())],
         absolute=_numbers(compare_values(data.metrics), "absolute"),
         relative=_numbers(_gains(data), "relative"),
         differences=_table(difference_frame(data.differences)),
@@ -107,9 +123,11 @@ def build_comparison(data: ComparisonInput, folder: Path) -> Written:
 def report_markdown(data: ReportInput) -> str:
     """The run's numbers as Markdown: verdict, metrics, budgets."""
     parts = [f"# {data.title}\n", *_banner(data.banner)]
-    parts.append(against_popularity(data.metrics, data.arm, data.differences).text + "\n")
-    for part, name in _slices(data.metrics, data.arm).items():
-        parts.append(f"## {name}\n\n{markdown(final_frame(data.metrics, data.arm, POPULAR, part))}")
+    parts += [said.text + "\n" for said in verdicts(data.metrics, data.arm, data.differences, data.headline_k)]
+    arms = [data.arm, *data.baselines]
+    whole = arms_markdown(data.metrics, arms) if len(arms) > 2 else markdown(_final(data))
+    parts.append(f"## All test users\n\n{whole}")
+    parts.append("## Slices of the test users\n\n" + "\n".join(map(markdown, _slice_frames(data))))
     if data.budgets:
         lines = [f"- {row.stage}: {row.text}; stopped: {row.stopped}\n" for row in data.budgets]
         parts.append("## How much was trained\n\n" + "".join(lines))
@@ -150,18 +168,37 @@ def _fact(value: Any) -> str:
     return "-" if value is None else str(value)
 
 
-def _slices(metrics: pd.DataFrame, arm: str) -> dict[str, str]:
-    """The slices that were measured for the arm, the whole first."""
-    measured = set(metrics.loc[metrics[c.ARM] == arm, c.SLICE])
-    known = {OVERALL: "All test users"} | SLICES
-    return {part: name for part, name in known.items() if part in measured}
+def _final(data: ReportInput, names: Sequence[str] = (*FIRST, *BENEATH)) -> pd.DataFrame:
+    own = data.metrics[data.metrics[c.METRIC].isin(list(names))]
+    return final_frame(own, data.arm, data.baselines or (POPULAR,))
 
 
 def _metric_tables(data: ReportInput) -> list[Table]:
-    return [
-        _table(final_frame(data.metrics, data.arm, POPULAR, part), caption=name)
-        for part, name in _slices(data.metrics, data.arm).items()
-    ]
+    """All metrics of all test users: two arms side by side; more below one another, at the headline K."""
+    arms = [data.arm, *data.baselines]
+    if len(arms) > 2:
+        ks = (nearest_k(data.metrics, data.headline_k),)
+        first = arms_frame(data.metrics, arms, ks=ks)
+        beneath = arms_frame(data.metrics, arms, BENEATH, ks, intervals=False)
+    else:
+        first, beneath = (_final(data, names) for names in (FIRST, BENEATH))
+    return [_table(first, caption="All test users"), _table(beneath, caption="What else the lists show")]
+
+
+def _every_k(data: ReportInput) -> list[Table]:
+    """Many arms at every K; two arms are shown so already."""
+    arms = [data.arm, *data.baselines]
+    if len(arms) <= 2:
+        return []
+    frames = arms_frame(data.metrics, arms), arms_frame(data.metrics, arms, BENEATH, intervals=False)
+    return [_table(frame) for frame in frames]
+
+
+def _slice_frames(data: ReportInput) -> list[pd.DataFrame]:
+    """Recall and NDCG at the headline K by slice of the test users."""
+    k = nearest_k(data.metrics, data.headline_k)
+    arms = [data.arm, *(data.baselines or (POPULAR,))]
+    return [slices_frame(data.metrics, arms, name, k) for name in COMPARED]
 
 
 def _budget_table(data: ReportInput) -> Table:

@@ -6,15 +6,41 @@ import math
 from collections.abc import Sequence
 
 import pandas as pd
+from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
 from gti_pipeline import columns as c
 from gti_pipeline.report import OVERALL, POPULAR, Difference, StageRow
 
-ORDER = {"recall": "R", "precision": "P", "ndcg": "N"}
-LONG = {"recall": "Recall", "precision": "Precision", "ndcg": "NDCG"}
+SHORT = {"recall": "R", "ndcg": "N", "precision": "P"}
+LONG = {
+    "recall": "Recall",
+    "ndcg": "NDCG",
+    "precision": "Precision",
+    "mrr": "MRR",
+    "hit_rate": "Hit rate",
+    "coverage": "Coverage",
+    "popularity": "Popularity",
+    "repeats": "Repeats",
+    "sid_prefix_1": "SID 1 code",
+    "sid_prefix_2": "SID 2 codes",
+}
+FIRST = ("recall", "ndcg", "precision")
+BENEATH = tuple(name for name in LONG if name not in FIRST)
 COMPARED = ("recall", "ndcg")  # the paper's columns; with one target per user precision is recall / K
+NO_CONTEST = {"coverage", "popularity", "repeats"}  # more of them is neither better nor worse
+BEST = "*"
+SLICES = {
+    "repeat": "Repeats: the next item was in the history",
+    "novel": "Novel: the next item was not in the history",
+    "warm_item": "Warm item: the next item has training events",
+    "cold_item": "Cold item: the next item has none",
+    "history_1_2": "History of 1 to 2 items",
+    "history_3_5": "History of 3 to 5 items",
+    "history_6_10": "History of 6 to 10 items",
+    "history_11_up": "History of 11 items or more",
+}
 
 
 def metric_name(metric: str, k: int) -> str:
@@ -41,32 +67,102 @@ def percent(value: float) -> str:
     return f"{value:+.1%}".replace("%", " %") if math.isfinite(value) else "n/a"
 
 
-def final_frame(metrics: pd.DataFrame, arm: str, baseline: str = POPULAR, part: str = OVERALL) -> pd.DataFrame:
-    """Metric, the arm with its interval, the baseline with its own, users: one row per metric and K, as text."""
+def final_frame(
+    metrics: pd.DataFrame, arm: str, baselines: Sequence[str] = (POPULAR,), part: str = OVERALL
+) -> pd.DataFrame:
+    """Metric, the arm with its interval, the baselines with theirs, users: one row per metric and K, as text.
+
+    Recall, NDCG and Precision at every K come first, the others beneath; of three arms or more the best is marked.
+    """
     rows = metrics[metrics[c.SLICE] == part]
-    own, other = (_by_metric(rows[rows[c.ARM] == name]) for name in (arm, baseline))
-    table = [
-        {
-            "metric": metric_name(metric, k),
-            arm: _cell(own, (metric, k)),
-            baseline: _cell(other, (metric, k)),
-            "users": f"{int(own.loc[(metric, k), c.NUM_USERS]):,}",
-        }
-        for metric, k in own.index
-    ]
-    return pd.DataFrame(table, columns=["metric", arm, baseline, "users"])
+    arms = [arm, *baselines]
+    tables = {name: _by_metric(rows[rows[c.ARM] == name]) for name in arms}
+    lines = []
+    for metric, k in tables[arm].index:
+        cells = _marked(metric, [_value(tables[name], (metric, k)) for name in arms])
+        users = f"{int(tables[arm].loc[(metric, k), c.NUM_USERS]):,}"
+        lines.append([metric_name(metric, k), *cells, users])
+    return pd.DataFrame(lines, columns=["metric", *arms, "users"])
 
 
 def final_table(
-    metrics: pd.DataFrame, arm: str, baseline: str = POPULAR, part: str = OVERALL, title: str = ""
-) -> Table:
-    """`final_frame` for the terminal."""
-    return _rich(final_frame(metrics, arm, baseline, part), title, left=1)
+    metrics: pd.DataFrame,
+    arm: str,
+    baselines: Sequence[str] = (POPULAR,),
+    part: str = OVERALL,
+    title: str = "",
+    k: int = 10,
+) -> Table | Group:
+    """The closing table for the terminal: `final_frame`, the lesser metrics at K alone; many arms: `arms_table`."""
+    if len(baselines) > 1:
+        return arms_table(metrics, [arm, *baselines], k, part, title)
+    k = nearest_k(metrics, k)
+    frame = final_frame(metrics, arm, baselines, part)
+    first = frame["metric"].str.startswith(tuple(LONG[name] + "@" for name in FIRST))
+    shown_rows = frame[first | frame["metric"].str.endswith(f"@{k}")]
+    return _rich(shown_rows, title, left=1, sections=(int(first.sum()),))
 
 
-def final_markdown(metrics: pd.DataFrame, arm: str, baseline: str = POPULAR, part: str = OVERALL) -> str:
+def final_markdown(metrics: pd.DataFrame, arm: str, baselines: Sequence[str] = (POPULAR,), part: str = OVERALL) -> str:
     """`final_frame` as Markdown."""
-    return markdown(final_frame(metrics, arm, baseline, part), left=1)
+    return markdown(final_frame(metrics, arm, baselines, part), left=1)
+
+
+def arms_frame(
+    metrics: pd.DataFrame,
+    arms: Sequence[str],
+    names: Sequence[str] = FIRST,
+    ks: Sequence[int] = (),
+    part: str = OVERALL,
+    *,
+    intervals: bool = True,
+) -> pd.DataFrame:
+    """A row per arm, a column per metric and K (all measured ones, if none are given), as text, the best marked."""
+    rows = metrics[(metrics[c.SLICE] == part) & metrics[c.ARM].isin(list(arms)) & metrics[c.METRIC].isin(list(names))]
+    tables = {name: _by_metric(rows[rows[c.ARM] == name]) for name in arms}
+    columns: dict[str, list[str]] = {"arm": list(arms)}
+    for metric, k in _by_metric(rows.drop_duplicates([c.METRIC, c.K])).index:
+        if not ks or k in ks:
+            values = [_value(tables[name], (metric, k)) for name in arms]
+            columns[metric_name(metric, k)] = _marked(metric, values, intervals=intervals)
+    return pd.DataFrame(columns)
+
+
+def arms_table(metrics: pd.DataFrame, arms: Sequence[str], k: int = 10, part: str = OVERALL, title: str = "") -> Group:
+    """Many arms for the terminal, at one K: Recall and NDCG with intervals, Precision; the others beneath."""
+    k = nearest_k(metrics, k)
+    first = arms_frame(metrics, arms, COMPARED, (k,), part)
+    also = arms_frame(metrics, arms, ("precision",), (k,), part, intervals=False).drop(columns="arm")
+    beneath = arms_frame(metrics, arms, BENEATH, (k,), part, intervals=False)
+    beneath.columns = [name.removesuffix(f"@{k}") for name in beneath.columns]
+    beneath = beneath.rename(columns={"arm": f"arm, @{k}"})
+    note = f"{BEST} the best of its column"
+    return Group(_rich(pd.concat([first, also], axis=1), title, left=1), _rich(beneath, "", left=1, caption=note))
+
+
+def arms_markdown(metrics: pd.DataFrame, arms: Sequence[str]) -> str:
+    """Many arms as Markdown: the first metrics with intervals at every K, then the others."""
+    first, beneath = arms_frame(metrics, arms), arms_frame(metrics, arms, BENEATH, intervals=False)
+    return f"{markdown(first)}\n{markdown(beneath)}\n{BEST} the best of its column\n"
+
+
+def slices_frame(metrics: pd.DataFrame, arms: Sequence[str], metric: str, k: int) -> pd.DataFrame:
+    """A row per slice of the test users, a column per arm, users, as text; empty slices are left out."""
+    rows = metrics[(metrics[c.METRIC] == metric) & (metrics[c.K] == k) & metrics[c.ARM].isin(list(arms))]
+    lines = []
+    for part, label in ({OVERALL: "All test users"} | SLICES).items():
+        own = rows[rows[c.SLICE] == part]
+        if not own.empty:
+            tables = [_by_metric(own[own[c.ARM] == name]) for name in arms]
+            cells = _marked(metric, [_value(table, (metric, k)) for table in tables])
+            lines.append([label, *cells, f"{int(own[c.NUM_USERS].max()):,}"])
+    return pd.DataFrame(lines, columns=[metric_name(metric, k), *arms, "users"])
+
+
+def nearest_k(metrics: pd.DataFrame, wanted: int) -> int:
+    """The wanted K where Recall was measured there, else the K nearest to it."""
+    ks = {int(k) for k in metrics.loc[metrics[c.METRIC] == FIRST[0], c.K]}
+    return min(ks, key=lambda k: (abs(k - wanted), k), default=wanted)
 
 
 def stage_frame(stages: Sequence[StageRow]) -> pd.DataFrame:
@@ -87,7 +183,7 @@ def compare_values(metrics: pd.DataFrame, names: Sequence[str] = COMPARED, part:
     """The paper's layout as numbers: a row per arm, columns R@5, R@10, ..., N@5, ... ."""
     rows = metrics[(metrics[c.SLICE] == part) & metrics[c.METRIC].isin(list(names))]
     rows = rows.assign(place=rows[c.METRIC].map(list(names).index)).sort_values(["place", c.K], kind="stable")
-    labels = [f"{ORDER.get(metric, metric)}@{k}" for metric, k in zip(rows[c.METRIC], rows[c.K], strict=True)]
+    labels = [f"{SHORT.get(metric, metric)}@{k}" for metric, k in zip(rows[c.METRIC], rows[c.K], strict=True)]
     wide = rows.assign(label=labels).pivot(index=c.ARM, columns="label", values=c.VALUE)
     return wide.reindex(index=list(dict.fromkeys(metrics[c.ARM])), columns=list(dict.fromkeys(labels)))
 
@@ -158,24 +254,49 @@ def _plain(text: str) -> str:
 
 
 def _by_metric(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows by (metric, k), in the order recall, precision, ndcg and then K."""
-    places = {name: place for place, name in enumerate(ORDER)}
+    """Rows by (metric, k), metrics in the order of `LONG`."""
+    places = {name: place for place, name in enumerate(LONG)}
     order = rows[c.METRIC].map(lambda name: places.get(name, len(places)))
     return rows.assign(order=order).sort_values(["order", c.METRIC, c.K]).set_index([c.METRIC, c.K])
 
 
-def _cell(rows: pd.DataFrame, key: tuple[str, int]) -> str:
+def _value(rows: pd.DataFrame, key: tuple[str, int]) -> tuple[float, float, float] | None:
+    """Value, low and high; None where it was not measured."""
     if key not in rows.index:
-        return "-"
+        return None
     value, low, high = rows.loc[[key]][[c.VALUE, c.LOW, c.HIGH]].to_numpy(dtype=float)[0]
-    return with_interval(value, low, high)
+    return value, low, high
 
 
-def _rich(frame: pd.DataFrame, title: str, left: int, also_left: Sequence[str] = ()) -> Table:
-    table = Table(title=escape(title) or None, title_justify="left")
+def _marked(metric: str, values: Sequence[tuple[float, float, float] | None], *, intervals: bool = True) -> list[str]:
+    """The cells of one metric and K; the best of three or more is marked, as with two it is plain to see."""
+    known = [value[0] for value in values if value is not None]
+    best = max(known) if len(values) > 2 and known and metric not in NO_CONTEST else math.nan
+    return [_cell(metric, value, best, intervals) for value in values]
+
+
+def _cell(metric: str, value: tuple[float, float, float] | None, best: float, intervals: bool) -> str:
+    if value is None:
+        return "-"
+    if metric == "popularity":  # in a large catalogue four decimals would all be zero
+        return f"{100 * value[0]:.3g} %"
+    text = with_interval(*value) if intervals else number(value[0])
+    return (BEST if value[0] == best else "") + text
+
+
+def _rich(
+    frame: pd.DataFrame,
+    title: str,
+    left: int,
+    also_left: Sequence[str] = (),
+    sections: Sequence[int] = (),
+    caption: str = "",
+) -> Table:
+    """`sections`: after how many rows a line is drawn."""
+    table = Table(title=escape(title) or None, title_justify="left", caption=caption or None, caption_justify="left")
     for place, name in enumerate(frame.columns):
         aligned = "left" if place < left or name in also_left else "right"
         table.add_column(escape(str(name)), justify=aligned, overflow="fold")  # type: ignore[arg-type]
-    for row in frame.itertuples(index=False):
-        table.add_row(*(escape(str(cell)) for cell in row))
+    for number_of_row, row in enumerate(frame.itertuples(index=False), 1):
+        table.add_row(*(escape(str(cell)) for cell in row), end_section=number_of_row in sections)
     return table

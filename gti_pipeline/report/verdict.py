@@ -9,10 +9,10 @@ import pandas as pd
 
 from gti_pipeline import columns as c
 from gti_pipeline.report import OVERALL, POPULAR, Difference
-from gti_pipeline.report.tables import metric_name, shown, with_interval
+from gti_pipeline.report.tables import metric_name, nearest_k, shown, with_interval
 
 HEADLINE = "recall"
-HEADLINE_K = 10
+SPOKEN = {POPULAR: "popularity"}
 
 
 @dataclass(frozen=True)
@@ -23,29 +23,47 @@ class Verdict:
     text: str
 
 
-def headline_k(metrics: pd.DataFrame) -> int:
-    """10 where it was measured, else the K nearest to it."""
-    ks = {int(k) for k in metrics.loc[metrics[c.METRIC] == HEADLINE, c.K]}
-    return min(ks, key=lambda k: (abs(k - HEADLINE_K), k), default=HEADLINE_K)
+def verdicts(metrics: pd.DataFrame, arm: str, differences: Sequence[Difference] = (), k: int = 10) -> list[Verdict]:
+    """The arm against the strongest baseline by Recall@K, and against popularity where that is another one."""
+    best = strongest(metrics, arm, k)
+    if best in (None, POPULAR):
+        return [against_popularity(metrics, arm, differences, k)]
+    first = against(metrics, arm, str(best), differences, k)
+    said = Verdict(first.tone, f"The strongest baseline is {best}. {first.text}")
+    weaker = [against_popularity(metrics, arm, differences, k)] if POPULAR in set(metrics[c.ARM]) else []
+    return [said, *weaker]
 
 
-def against_popularity(metrics: pd.DataFrame, arm: str, differences: Sequence[Difference] = ()) -> Verdict:
-    """Whether the arm's Recall@10 is above popularity's on the same users, with both numbers."""
-    k = headline_k(metrics)
-    own, other = (_headline(metrics, name, k) for name in (arm, POPULAR))
-    name = metric_name(HEADLINE, k)
+def strongest(metrics: pd.DataFrame, arm: str, k: int = 10) -> str | None:
+    """The other arm with the highest Recall@K over all test users, the first of equals; None where there is none."""
+    wanted = (metrics[c.SLICE] == OVERALL) & (metrics[c.METRIC] == HEADLINE) & (metrics[c.ARM] != arm)
+    rows = metrics[wanted & (metrics[c.K] == nearest_k(metrics, k))]
+    return None if rows.empty else str(rows[c.ARM].iloc[int(rows[c.VALUE].argmax())])
+
+
+def against_popularity(metrics: pd.DataFrame, arm: str, differences: Sequence[Difference] = (), k: int = 10) -> Verdict:
+    """Whether the arm's Recall@K is above popularity's on the same users, with both numbers."""
+    return against(metrics, arm, POPULAR, differences, k)
+
+
+def against(
+    metrics: pd.DataFrame, arm: str, reference: str, differences: Sequence[Difference] = (), k: int = 10
+) -> Verdict:
+    """Whether the arm's Recall@K is above the reference's on the same users, with both numbers."""
+    k = nearest_k(metrics, k)
+    own, other = (_headline(metrics, name, k) for name in (arm, reference))
+    name, they = metric_name(HEADLINE, k), SPOKEN.get(reference, reference)
     if own is None or other is None:
-        lacking = arm if own is None else POPULAR
-        return Verdict("open", f"{name} of {lacking} was not measured: nothing can be said against popularity.")
-    both = f"{arm} {_interval(own)}, popularity {_interval(other)}, on the same {int(own[c.NUM_USERS]):,} test users"
-    paired = _paired(differences, arm, POPULAR, k)
-    certain, reason = _certainty(own, other, paired)
+        lacking = arm if own is None else reference
+        return Verdict("open", f"{name} of {lacking} was not measured: nothing can be said against {they}.")
+    both = f"{arm} {_interval(own)}, {they} {_interval(other)}, on the same {int(own[c.NUM_USERS]):,} test users"
+    certain, reason = _certainty(own, other, _paired(differences, arm, reference, k))
     if own[c.VALUE] <= other[c.VALUE]:
         relation = "equal to" if own[c.VALUE] == other[c.VALUE] else "below"
-        return Verdict("bad", f"{name} is NOT above popularity's: it is {relation} it ({both}). {reason}")
+        return Verdict("bad", f"{name} is NOT above {they}'s: it is {relation} it ({both}). {reason}")
     if certain:
-        return Verdict("good", f"{name} is above popularity's: {both}. {reason}")
-    return Verdict("open", f"{name} is higher than popularity's, but not shown to be beyond chance: {both}. {reason}")
+        return Verdict("good", f"{name} is above {they}'s: {both}. {reason}")
+    return Verdict("open", f"{name} is higher than {they}'s, but not shown to be beyond chance: {both}. {reason}")
 
 
 def between_arms(differences: Sequence[Difference], arms: Sequence[str], reference: str) -> list[str]:

@@ -19,6 +19,7 @@ from gti_pipeline import columns as c
 from gti_pipeline.config import SemanticIdsConfig
 from gti_pipeline.errors import GtiError
 from gti_pipeline.semantic_ids.assign import nearest_codes
+from gti_pipeline.semantic_ids.judge import code_use, collision_rate
 from gti_pipeline.semantic_ids.kmeans import kmeans
 from gti_pipeline.semantic_ids.losses import diversity_groups, losses
 from gti_pipeline.semantic_ids.rqvae import CHUNK, RqVae, nearest
@@ -178,22 +179,6 @@ def reconstruction_error(model: RqVae, standard: Tensor, codes: Tensor) -> float
         decoded = model.decode(model.codebooks[levels, chosen].sum(dim=1))
         total += float((decoded - part).square().sum())
     return total / standard.numel()
-
-
-def collision_rate(codes: NDArray[np.int64]) -> float:
-    """1 - distinct code tuples / items, for codes [N, L]."""
-    return 1 - len(np.unique(codes, axis=0)) / len(codes)
-
-
-def code_use(codes: NDArray[np.int64], size: int) -> tuple[list[float], list[float]]:
-    """Per level of [N, L]: the share of the codes in use, and exp(entropy), the number of codes in even use."""
-    use, perplexity = [], []
-    for level in codes.T:
-        share = np.bincount(level, minlength=size) / len(level)
-        share = share[share > 0]
-        use.append(len(share) / size)
-        perplexity.append(float(np.exp(-(share * np.log(share)).sum())))
-    return use, perplexity
 
 
 def _check(model: RqVae, standard: Tensor, latents: Tensor, state: _Progress) -> None:

@@ -15,7 +15,7 @@ from gti_pipeline.report import BudgetRow, Difference, Example, Recommended, Rep
 from gti_pipeline.report.html import TEMPLATES, build_report
 from gti_pipeline.settings import to_yaml
 from gti_pipeline.stages.base import Workspace, run_stage
-from gti_pipeline.stages.evaluate import ARM, POPULAR, named_metrics
+from gti_pipeline.stages.evaluate import ARM, named_metrics
 
 EXAMPLES, SHOWN = 6, 5
 STEPPED = ("semantic_ids", "ground", "sft")
@@ -62,6 +62,8 @@ def report_input(config: Config, workspace: Workspace, done: Mapping[str, Artifa
         differences=differences(done["evaluate"], config),
         examples=examples(data, done["recommend"]),
         next_steps=next_steps(config),
+        headline_k=config.evaluate.headline_k,
+        confidence=config.evaluate.confidence,
     )
 
 
@@ -98,16 +100,17 @@ def budget_row(budget: Mapping[str, Any]) -> BudgetRow:
 
 
 def differences(evaluation: Artifact, config: Config) -> tuple[Difference, ...]:
-    """Paired differences to popularity, in Recall at every K."""
+    """Paired differences of the arm to every other of the table, in Recall at every K."""
     values = schemas.USER_METRICS.read(evaluation.path)
+    recall = values[values[c.METRIC] == "recall"]
+    others = [name for name in dict.fromkeys(recall[c.ARM]) if name != ARM]
     rows = []
     for k in config.evaluate.ks:
-        table = values[(values[c.METRIC] == "recall") & (values[c.K] == k)].pivot(
-            index=c.USER_ID, columns=c.ARM, values=c.VALUE
-        )
-        ours, theirs = table[ARM].to_numpy(), table[POPULAR].to_numpy()
-        gain = paired_interval(ours, theirs, config.evaluate.bootstrap, config.evaluate.confidence)
-        rows.append(Difference(config.method, POPULAR, "recall", k, gain.mean, gain.low, gain.high, len(table)))
+        table = recall[recall[c.K] == k].pivot(index=c.USER_ID, columns=c.ARM, values=c.VALUE)
+        for name in others:
+            ours, theirs = table[ARM].to_numpy(), table[name].to_numpy()
+            gain = paired_interval(ours, theirs, config.evaluate.bootstrap, config.evaluate.confidence)
+            rows.append(Difference(config.method, name, "recall", k, gain.mean, gain.low, gain.high, len(table)))
     return tuple(rows)
 
 
@@ -117,19 +120,22 @@ def examples(data: Artifact, recommendations: Artifact) -> tuple[Example, ...]:
     titles: dict[str, str] = dict(zip(items[c.ITEM_ID], items[c.TITLE], strict=True))
     sequences = schemas.SEQUENCES.read(data.path)
     test = sequences[sequences[c.SPLIT] == "test"]
-    known = {u: (list(h), t) for u, h, t in zip(test[c.USER_ID], test[c.HISTORY], test[c.TARGET], strict=True)}
+    histories = dict(zip(test[c.USER_ID], test[c.HISTORY], strict=True))
+    relevant = schemas.RELEVANT.read(data.path)
+    relevant = relevant[relevant[c.SPLIT] == "test"]
     found = schemas.RECOMMENDATIONS.read(recommendations.path)
     shown = []
     for user in found[c.USER_ID].unique()[:EXAMPLES]:
-        history, truth = known[user]
+        truths = relevant.loc[relevant[c.USER_ID] == user, c.ITEM_ID].tolist()
         rows = found[found[c.USER_ID] == user].head(SHOWN)
         top = tuple(
-            Recommended(rank, titles[item], score, item == truth)
+            Recommended(rank, titles[item], score, item in truths)
             for rank, item, score in zip(
                 rows[c.RANK].tolist(), rows[c.ITEM_ID].tolist(), rows[c.SCORE].tolist(), strict=True
             )
         )
-        shown.append(Example(user, tuple(titles[item] for item in history[-8:]), top, titles[truth]))
+        taken = "; ".join(titles[item] for item in truths[:SHOWN]) + (" ..." if len(truths) > SHOWN else "")
+        shown.append(Example(user, tuple(titles[item] for item in histories[user][-8:]), top, taken))
     return tuple(shown)
 
 

@@ -6,10 +6,11 @@ import pandas as pd
 import pytest
 
 from gti_pipeline import schemas
-from gti_pipeline.config import DataConfig
+from gti_pipeline.config import DataConfig, TableConfig
 from gti_pipeline.data.readers import read_table
 from gti_pipeline.data.source import resolve_source
-from gti_pipeline.data.stage import check_report, prepare, write
+from gti_pipeline.data.stage import prepare, write
+from gti_pipeline.data.summary import summary_rows
 from gti_pipeline.errors import GtiError
 
 ITEMS = """id;name;text;tags;group
@@ -103,8 +104,11 @@ def test_every_reject_reason_with_its_line(prepared):
         ("items.csv", 4, "null item id"),
         ("items.csv", 5, "null name"),
         ("items.csv", 6, "null name"),
-        ("items.csv", 7, "duplicate item, identical"),
-        ("items.csv", 8, "duplicate item id, conflicting"),
+        (
+            "items.csv",
+            8,
+            "duplicate item id, conflicting: line 8 differs from items.csv, line 3, which is kept",
+        ),
         ("items.csv", 9, "wrong number of fields"),
         ("old.csv", 3, "repeat within 30 days"),
         ("old.csv", 6, "null user id"),
@@ -140,35 +144,36 @@ def test_counts_add_up(prepared):
         "kept": 4,
         "rejected": {
             "duplicate item id, conflicting": 1,
-            "duplicate item, identical": 1,
             "null item id": 1,
             "null name": 2,
             "wrong number of fields": 1,
         },
+        "left_out": {"duplicate item, identical: merged": 1},
     }
-    assert (summary["rows_read"], summary["rows_kept"], sum(summary["rejects"].values())) == (29, 13, 16)
+    assert (summary["rows_read"], summary["rows_kept"], sum(summary["rejects"].values())) == (29, 13, 15)
     facts = {key: summary[key] for key in ("users", "items", "interactions", "tested_users", "mean_history")}
     assert facts == {"users": 3, "items": 4, "interactions": 9, "tested_users": 2, "mean_history": 3.0}
     assert summary["repeat_share"] == 0.5
     assert json.loads(json.dumps(summary)) == summary
-    report = check_report(prepared)
+    assert summary["left_out"] == {"duplicate item, identical: merged": 1}
+    report = summary_rows(summary)
     for file in ("items.csv", "old.csv", "new.csv"):
-        (read,) = [count for f, what, count in report if (f, what) == (file, "rows read")]
-        assert read == sum(count for f, what, count in report if f == file and what != "rows read")
+        (read,) = [count for f, what, _, count in report if (f, what) == (file, "rows read")]
+        assert read == sum(count for f, what, _, count in report if f == file and what != "rows read")
 
 
 def test_write_and_read_back(prepared, tmp_path):
     assert write(prepared, tmp_path) == prepared.summary
     assert schemas.ITEMS.read(tmp_path).equals(prepared.items)
     assert schemas.INTERACTIONS.read(tmp_path).equals(prepared.interactions)
-    assert len(schemas.REJECTED.read(tmp_path)) == 16
+    assert len(schemas.REJECTED.read(tmp_path)) == 15
     test = schemas.SEQUENCES.read(tmp_path).set_index(["user_id", "split"])
     assert list(test.loc[("u2", "test"), "history"]) == ["2", "6"]
 
 
 def test_same_frames_from_parquet_and_json_lines(prepared, tmp_path):
     for name in ("items", "old", "new"):
-        rows = read_table(tmp_path / f"{name}.csv", name, ";").rows
+        rows = read_table(tmp_path / f"{name}.csv", name, TableConfig(delimiter=";")).rows
         rows.to_parquet(tmp_path / f"{name}.parquet")
         rows.to_json(tmp_path / f"{name}.jsonl", orient="records", lines=True)
     for kind in ("parquet", "jsonl"):
@@ -192,7 +197,7 @@ def test_missing_columns_are_all_reported_at_once(tmp_path):
 
 
 def test_empty_catalogue_says_the_counts(tmp_path):
-    with pytest.raises(GtiError, match=r"no items left of 2 rows(.|\n)*2 null name"):
+    with pytest.raises(GtiError, match=r"no items left of 2 rows(.|\n)*2  null name"):
         run(tmp_path, config(), items="id;name;text;tags;group\n1;;;;\n2;;;;\n", old=OLD, new=NEW)
     with pytest.raises(GtiError, match="no items left of 0 rows"):
         run(tmp_path, config(), items="id;name;text;tags;group\n", old=OLD, new=NEW)
@@ -200,7 +205,7 @@ def test_empty_catalogue_says_the_counts(tmp_path):
 
 def test_no_interactions_says_the_counts(tmp_path):
     header = "user;item;start;end\n"
-    with pytest.raises(GtiError, match=r"no interactions left of 1 rows(.|\n)*1 item not in catalogue"):
+    with pytest.raises(GtiError, match=r"no interactions left of 1 rows(.|\n)*1  item not in catalogue"):
         run(tmp_path, config(), items=ITEMS, old=header + "u;x;2020-01-01;\n", new=header)
 
 
@@ -211,11 +216,11 @@ def test_nobody_to_test_is_an_error(tmp_path):
 
 def test_too_many_rejects_stop_it_with_the_counts(tmp_path):
     with pytest.raises(GtiError) as error:
-        run(tmp_path, config(max_reject_share=0.5), items=ITEMS, old=OLD, new=NEW)
+        run(tmp_path, config(max_reject_share=0.4), items=ITEMS, old=OLD, new=NEW)
     text = str(error.value)
-    assert "6 of 10 rows of the items are rejected (60.0%)" in text
+    assert "5 of 10 rows of the items are rejected (50.0%)" in text
     assert "10 of 19 rows of the interactions" in text
-    assert "1 end before start" in text
+    assert "1  end before start" in text
 
 
 def many(number_of_users=20):
@@ -233,8 +238,8 @@ def test_limits_keep_frequent_items_and_the_same_users_for_a_seed(tmp_path):
     pd.testing.assert_frame_equal(first.interactions, again.interactions)
     other = run(tmp_path, settings.model_copy(update={"seed": 1}))
     assert set(other.interactions["user_id"]) != set(first.interactions["user_id"])
-    left_out = first.summary["left_out_by_limits"]
-    assert left_out == {"items": 5, "interactions": 155 - len(first.interactions)}
+    left_out = first.summary["left_out"]
+    assert left_out == {"left out by max_items": 5 + 65, "left out by max_users": 90 - len(first.interactions)}
     assert first.summary["rejects"] == {}
 
 

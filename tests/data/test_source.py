@@ -1,8 +1,6 @@
-"""Where files come from: the folder given, raw, Kaggle (its client replaced at the edge), the stand-in, or an error."""
+"""Where files come from: the folder given, raw, Kaggle (here unreachable), the stand-in, or an error."""
 
 import hashlib
-import sys
-import types
 
 import pytest
 
@@ -26,7 +24,7 @@ def vibrent(**changes):
 
 @pytest.fixture
 def no_network(monkeypatch):
-    monkeypatch.setattr(kaggle, "reachable", lambda: False)
+    monkeypatch.setattr(kaggle, "unreachable", lambda base: "no network")
 
 
 def test_the_folder_given_wins(tmp_path):
@@ -83,43 +81,3 @@ def test_nothing_anywhere(tmp_path):
 def test_a_file_named_twice_is_refused(tmp_path):
     with pytest.raises(GtiError, match=r"\['items.csv'\] more than once"):
         resolve_source(DataConfig.model_validate({"interactions": {"file": "items.csv"}}), tmp_path)
-
-
-def client(tmp_path, fail=False):
-    """A module that looks like kagglehub; it serves each file from a cache folder of its own."""
-
-    def dataset_download(handle, path):
-        if fail and path == "user_activity_triplets.csv":
-            raise ConnectionError("reset\nby peer")
-        fill(tmp_path / "cache", path)
-        return str(tmp_path / "cache" / path)
-
-    module = types.ModuleType("kagglehub")
-    module.dataset_download = dataset_download
-    return module
-
-
-def test_kaggle_download(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "kagglehub", client(tmp_path))
-    monkeypatch.setattr(kaggle, "reachable", lambda: True)
-    source = resolve_source(vibrent(kaggle="owner/name"), tmp_path)
-    assert (source.name, source.folder) == ("vibrent", tmp_path / "raw" / "vibrent")
-    assert source.files["outfits.csv"].read_text() == "outfits.csv\n"
-    assert "owner/name" in source.note
-
-
-def test_a_broken_download_leaves_nothing_and_is_one_line(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "kagglehub", client(tmp_path, fail=True))
-    monkeypatch.setattr(kaggle, "reachable", lambda: True)
-    source = resolve_source(vibrent(kaggle="owner/name"), tmp_path)
-    assert source.is_standin
-    assert "ConnectionError: reset by peer" in source.note
-    assert list((tmp_path / "raw").iterdir()) == []
-
-
-def test_without_the_client_or_the_network(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "kagglehub", None)
-    assert "not installed" in kaggle.download("owner/name", ["x"], tmp_path / "raw")
-    monkeypatch.setitem(sys.modules, "kagglehub", client(tmp_path))
-    monkeypatch.setattr(kaggle, "reachable", lambda: False)
-    assert "cannot be reached" in kaggle.download("owner/name", ["x"], tmp_path / "raw")

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ir_measures import P, R, nDCG
+from ir_measures import RR, P, R, Success, nDCG
 
 from gti_pipeline.errors import GtiError
 from gti_pipeline.evaluate.metrics import per_user
@@ -26,12 +26,12 @@ def recommended(lists: Lists) -> pd.DataFrame:
 
 def relevant(lists: Lists) -> pd.DataFrame:
     rows = [(user, item) for user, items in lists.items() for item in items]
-    return pd.DataFrame(rows, columns=["user_id", "target"])
+    return pd.DataFrame(rows, columns=["user_id", "item_id"])
 
 
 def measured(predicted: Lists, targets: Lists, *ks: int) -> dict[tuple[str, str, int], float]:
     frame = per_user(recommended(predicted), relevant(targets), ks)
-    return frame.set_index(["user_id", "metric", "k"])["value"].to_dict()
+    return {(user, *column): row[column] for user, row in frame.iterrows() for column in frame.columns}
 
 
 def dcg(*ranks: int) -> float:
@@ -63,6 +63,12 @@ def test_several_targets() -> None:
     assert found["u", "ndcg", 4] == pytest.approx(dcg(1, 3) / dcg(1, 2, 3, 4))
 
 
+def test_mrr_is_of_the_first_hit_and_hit_rate_of_any() -> None:
+    found = measured({"u": ["x", "y", "a", "b"]}, {"u": ["b", "a", "z"]}, 2, 3, 4)
+    assert [found["u", "mrr", k] for k in (2, 3, 4)] == [0, float(Fraction(1, 3)), float(Fraction(1, 3))]
+    assert [found["u", "hit_rate", k] for k in (2, 3, 4)] == [0, 1, 1]
+
+
 def test_short_list_still_divides_by_k() -> None:
     found = measured({"u": ["b", "a"]}, {"u": ["a"]}, 10)
     assert found["u", "recall", 10] == 1
@@ -72,7 +78,7 @@ def test_short_list_still_divides_by_k() -> None:
 
 def test_users_without_results_score_zero_and_count() -> None:
     found = measured({"u": ["a"]}, {"u": ["a"], "nobody": ["a", "b"]}, 1, 5)
-    assert len(found) == 2 * 3 * 2
+    assert len(found) == 2 * 5 * 2
     assert {value for (user, _, _), value in found.items() if user == "nobody"} == {0}
 
 
@@ -96,16 +102,16 @@ def test_users_in_the_order_of_the_targets_and_only_ranks_count() -> None:
     frame = recommended({"b": ["x", "y"], "a": ["y", "x"], "stranger": ["x"]})
     targets = relevant({"b": ["x"], "a": ["x"]})
     found = per_user(frame, targets, [2, 1, 2])
-    assert found["user_id"].unique().tolist() == ["b", "a"]
-    assert found["k"].tolist() == [1, 2] * 6
-    assert found["k"].dtype == np.int32
+    assert found.index.tolist() == ["b", "a"]
+    names = ("recall", "ndcg", "precision", "mrr", "hit_rate")
+    assert found.columns.tolist() == [(name, k) for name in names for k in (1, 2)]
     shuffled = frame.sample(frac=1, random_state=0).assign(score=0.0)
     pd.testing.assert_frame_equal(per_user(shuffled, targets, [1, 2]), found)
 
 
 def test_refuses() -> None:
     frame, targets = recommended({"u": ["a", "b"]}), relevant({"u": ["a"]})
-    with pytest.raises(GtiError, match="no user has a target"):
+    with pytest.raises(GtiError, match="no user has a relevant item"):
         per_user(frame, targets.head(0), [5])
     with pytest.raises(GtiError, match="at least 1"):
         per_user(frame, targets, [0, 5])
@@ -140,7 +146,7 @@ def test_agrees_with_ir_measures(predicted: Lists, targets: Lists) -> None:
         for rank, item in enumerate(items, 1)
         if user in targets
     ]
-    names = {"recall": R, "precision": P, "ndcg": nDCG}
+    names = {"recall": R, "precision": P, "ndcg": nDCG, "mrr": RR, "hit_rate": Success}
     for metric, measure in names.items():
         for k in ks:
             expected = {m.query_id: m.value for m in ir_measures.iter_calc([measure @ k], qrels, run)}

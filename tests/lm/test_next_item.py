@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gti_pipeline.data.split import leave_one_out
+from gti_pipeline.config import DataConfig
+from gti_pipeline.data.split import split
 from gti_pipeline.lm.next_item import answered_examples, prompts, training_examples
 from gti_pipeline.lm.prompts import NEXT_ITEM
 from gti_pipeline.vocab import sid_text
@@ -24,6 +25,11 @@ def events_of(users):
     rows = [(user, item, n) for user, items in sorted(users.items()) for n, item in enumerate(items)]
     events = pd.DataFrame(rows, columns=["user_id", "item_id", "timestamp"])
     return events.assign(source_row=range(len(events)))
+
+
+def leave_one_out(events):
+    """The sequences of the default split."""
+    return split(events, DataConfig(min_history=3)).sequences
 
 
 def make_users(seed=0, distinct=False):
@@ -54,7 +60,7 @@ def asked_and_supervised(prompter, example):
 
 
 def train(users, prompter, targets, max_history=5, seed=0):
-    sequences = leave_one_out(events_of(users), 3)
+    sequences = leave_one_out(events_of(users))
     return training_examples(sequences, CODES, prompter, targets=targets, max_history=max_history, seed=seed)
 
 
@@ -115,27 +121,27 @@ def test_every_target_follows_exactly_the_events_before_it(prompter, targets):
 
 def test_the_target_event_is_never_in_its_own_prompt(prompter):
     users = make_users(distinct=True)
-    sequences = leave_one_out(events_of(users), 3)
-    for split in ("test", "valid"):
-        rows = sequences[sequences["split"] == split]
+    sequences = leave_one_out(events_of(users))
+    for part in ("test", "valid"):
+        rows = sequences[sequences["split"] == part]
         for user, target, ids in zip(
             rows["user_id"], rows["target"], prompts(rows, CODES, prompter, max_history=7), strict=True
         ):
-            back = -1 if split == "test" else -2
+            back = -1 if part == "test" else -2
             assert target == users[user][back]
             assert items_in(prompter, ids) == users[user][:back][-7:]
             assert target not in items_in(prompter, ids)
 
 
 def test_a_repeat_is_shown_where_the_history_has_it_and_nowhere_else(prompter):
-    rows = leave_one_out(events_of({"a": ["i05", "i01", "i02", "i05"]}), 3)
+    rows = leave_one_out(events_of({"a": ["i05", "i01", "i02", "i05"]}))
     (ids,) = prompts(rows[rows["split"] == "test"], CODES, prompter, max_history=9)
     assert items_in(prompter, ids) == ["i05", "i01", "i02"]
 
 
-@pytest.mark.parametrize(("changed", "split"), [(1, "test"), (2, "valid")])
+@pytest.mark.parametrize(("changed", "part"), [(1, "test"), (2, "valid")])
 @pytest.mark.parametrize("targets", MODES)
-def test_changing_what_is_asked_changes_no_prompt_and_no_training_example(prompter, targets, changed, split):
+def test_changing_what_is_asked_changes_no_prompt_and_no_training_example(prompter, targets, changed, part):
     users = make_users()
     other = {
         user: [*items[:-changed], "i39" if items[-changed] != "i39" else "i00", *items[len(items) - changed + 1 :]]
@@ -143,8 +149,8 @@ def test_changing_what_is_asked_changes_no_prompt_and_no_training_example(prompt
         if len(items) >= 3
     }
     users = {user: users[user] for user in other}
-    before, after = (leave_one_out(events_of(u), 3) for u in (users, other))
-    old, new = (s[s["split"] == split] for s in (before, after))
+    before, after = (leave_one_out(events_of(u)) for u in (users, other))
+    old, new = (s[s["split"] == part] for s in (before, after))
     assert (old["target"].to_numpy() != new["target"].to_numpy()).all()
     assert prompts(old, CODES, prompter, max_history=5) == prompts(new, CODES, prompter, max_history=5)
     asked = [
@@ -153,7 +159,7 @@ def test_changing_what_is_asked_changes_no_prompt_and_no_training_example(prompt
     ]
     assert asked[0] == asked[1]
     assert train(users, prompter, targets) == train(other, prompter, targets)
-    if split == "test":
+    if part == "test":
         valid = [s[s["split"] == "valid"] for s in (before, after)]
         assert answered_examples(valid[0], CODES, prompter, max_history=5) == answered_examples(
             valid[1], CODES, prompter, max_history=5
@@ -161,7 +167,7 @@ def test_changing_what_is_asked_changes_no_prompt_and_no_training_example(prompt
 
 
 def test_an_answered_example_is_the_prompt_and_its_target(prompter):
-    sequences = leave_one_out(events_of(make_users()), 3)
+    sequences = leave_one_out(events_of(make_users()))
     rows = sequences[sequences["split"] == "valid"]
     examples = answered_examples(rows, CODES, prompter, max_history=5)
     for target, prompt, example in zip(
@@ -188,7 +194,7 @@ def test_a_short_context_keeps_the_newest_items_of_every_example(make_tiny):
     longest = max(len(roomy.next_item([[0, 0]] * 3, wording, LEVELS)) for wording in range(3)) + LEVELS
     _, prompter, _ = make_tiny(LEVELS, SIZE, max_tokens=longest)
     users = make_users(distinct=True)
-    rows = leave_one_out(events_of(users), 3)
+    rows = leave_one_out(events_of(users))
     rows = rows[rows["split"] == "test"]
     for user, ids in zip(rows["user_id"], prompts(rows, CODES, prompter, max_history=20), strict=True):
         kept = items_in(prompter, ids)

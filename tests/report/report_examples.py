@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -16,18 +19,23 @@ from gti_pipeline.report import (
 )
 from gti_pipeline.schemas import METRICS, SEMANTIC_IDS, STEPS
 
+PARTS = {"all": 300, "repeat": 60, "novel": 240, "warm_item": 290, "cold_item": 10, "history_11_up": 300}
+SHARES = {"popularity": 0.01, "repeats": 0.3, "sid_prefix_1": 1.5, "sid_prefix_2": 1.2} | {
+    "recall": 1.0, "precision": 0.1, "ndcg": 0.6, "mrr": 0.5, "hit_rate": 1.1
+}  # fmt: skip
 NASTY = "<script>alert('x')</script> & \"quotes\" | pipe"
 
 
 def metrics(values: dict[str, float], ks: tuple[int, ...] = (5, 10, 20), width: float = 0.03) -> pd.DataFrame:
-    """A METRICS frame whose recall at 10 is the given value for each arm."""
+    """A METRICS frame whose recall at 10 is the given value for each arm; every other metric is a share of it."""
     rows = []
     for arm, value in values.items():
-        for part, users in (("all", 300), ("repeat", 60), ("novel", 240)):
-            for metric, share in (("recall", 1.0), ("precision", 0.1), ("ndcg", 0.6)):
+        for part, users in PARTS.items():
+            for metric, share in SHARES.items():
                 for k in ks:
                     v = value * share * (k / 10) ** 0.5
                     rows.append((arm, part, metric, k, v, max(0.0, v - width * share), v + width * share, users))
+        rows += [(arm, "all", "coverage", k, 0.5 + value / 100, math.nan, math.nan, 300) for k in ks]
     frame = pd.DataFrame(rows, columns=list(METRICS.fields))
     METRICS.check(frame)
     return frame
@@ -94,6 +102,21 @@ def run() -> ReportInput:
         examples=(example(0), example(1)),
         next_steps="Open the tracking pages: make ui\nCompare the methods: make compare",
     )
+
+
+ARMS = {
+    "gti": 0.167, "popular": 0.067, "recent_popular": 0.07, "repeat": 0.05, "popular_repeat": 0.09,
+    "content_knn": 0.08, "als": 0.1, "bpr": 0.11, "sasrec": 0.181,
+}  # fmt: skip
+
+
+def crowded_run() -> ReportInput:
+    """A run beside eight baselines, one of them better."""
+    paired = (
+        Difference("gti", "sasrec", "recall", 10, -0.014, -0.05, 0.02, 300),
+        Difference("gti", "popular", "recall", 10, 0.1, 0.05, 0.15, 300),
+    )
+    return replace(run(), metrics=metrics(ARMS, ks=(5, 10, 20, 50, 100)), differences=paired, confidence=0.9)
 
 
 def comparison() -> ComparisonInput:

@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib
 import pandas as pd
 import pytest
-from report_examples import NASTY, comparison, metrics, run, steps
+from report_examples import ARMS, NASTY, comparison, crowded_run, metrics, run, steps
 
 from gti_pipeline.report import ReportInput, figures
 from gti_pipeline.report.html import Written, build_comparison, build_report, facts
@@ -91,7 +91,24 @@ def test_page_says_what_matters(page: str) -> None:
         assert phrase in page
     assert "0.1670 [0.1370,\u00a00.1970]" in page
     assert "Novel: the next item was not in the history" in page
+    assert "Cold item: the next item has none" in page
+    assert "95 % bootstrap intervals" in page
     assert "&#10003; hit" in page
+
+
+def test_a_run_beside_many_baselines(tmp_path: Path) -> None:
+    written = build_report(crowded_run(), tmp_path)
+    text = written.page.read_text(encoding="utf-8")
+    checked(text)
+    for name in ARMS:
+        assert f'<td class="left ">{name}</td>' in text, name
+    assert "The strongest baseline is sasrec. Recall@10 is NOT above sasrec&#39;s" in text
+    assert "Recall@10 is above popularity&#39;s" in text
+    assert "*0.1810 [0.1510,\u00a00.2110]" in text
+    assert "90 % bootstrap intervals over users in brackets; * the best of its column" in text
+    said = written.text.read_text(encoding="utf-8")
+    assert "The strongest baseline is sasrec" in said
+    assert "| sasrec |" in said
 
 
 def test_method_without_grounding_says_so(tmp_path: Path) -> None:
@@ -123,6 +140,8 @@ def test_comparison_shows_gains_and_what_is_not_shown(tmp_path: Path) -> None:
     text = written.page.read_text(encoding="utf-8")
     checked(text)
     assert "+317.5\u00a0%" in text
+    assert "*0.1670 [0.1370,\u00a00.1970]" in text
+    assert "Cold item: the next item has none" in text
     assert "lc_rec: a difference to mean_sft in Recall@10 is not shown at this size" in text
     assert "gti: Recall@10 is higher than mean_sft&#39;s" in text
     assert "<script" not in text
@@ -140,7 +159,7 @@ def test_facts_are_flat_and_readable() -> None:
 def test_figures_leave_out_what_is_missing_and_matplotlib_alone() -> None:
     before = dict(matplotlib.rcParams)
     assert figures.loss_figure("vocab", steps(("norm",), 3)) is None
-    assert figures.metric_figure(metrics({"gti": 0.1}), "mrr", ("gti",)) is None
+    assert figures.metric_figure(metrics({"gti": 0.1}), "accuracy", ("gti",)) is None
     empty = pd.DataFrame({"item_id": [], "codes": []})
     assert figures.codebook_figure(empty, 8) is None
     constant = figures.loss_figure("sft", pd.DataFrame({"step": [0], "metric": ["loss"], "value": [float("nan")]}))

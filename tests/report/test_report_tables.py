@@ -5,16 +5,16 @@ import math
 
 import pandas as pd
 import pytest
-from report_examples import NASTY, metrics
-from rich.console import Console
+from report_examples import ARMS, NASTY, metrics
+from rich.console import Console, Group
 from rich.table import Table
 
 from gti_pipeline.report import Difference, StageRow
 from gti_pipeline.report import tables as t
-from gti_pipeline.report.verdict import against_popularity, between_arms
+from gti_pipeline.report.verdict import against_popularity, between_arms, strongest, verdicts
 
 
-def printed(table: Table, width: int = 200) -> str:
+def printed(table: Table | Group, width: int = 200) -> str:
     out = io.StringIO()
     Console(file=out, width=width, color_system=None).print(table)
     return out.getvalue()
@@ -26,7 +26,14 @@ def paired(low: float, high: float, arm: str = "gti", reference: str = "popular"
 
 def test_final_table_shows_both_arms_with_intervals() -> None:
     frame = t.final_frame(metrics({"gti": 0.2, "popular": 0.1}), "gti")
-    assert list(frame["metric"])[:4] == ["Recall@5", "Recall@10", "Recall@20", "Precision@5"]
+    assert list(frame["metric"])[:4] == ["Recall@5", "Recall@10", "Recall@20", "NDCG@5"]
+    names = list(dict.fromkeys(frame["metric"].str.split("@").str[0]))
+    assert names == [
+        *("Recall", "NDCG", "Precision", "MRR", "Hit rate", "Coverage", "Popularity", "Repeats"),
+        *("SID 1 code", "SID 2 codes"),
+    ]
+    cells = frame.set_index("metric")["gti"]
+    assert (cells["Coverage@5"], cells["Popularity@10"]) == ("0.5020", "0.2 %")  # no interval; as a share of events
     row = frame.set_index("metric").loc["Recall@10"]
     assert list(row) == ["0.2000 [0.1700, 0.2300]", "0.1000 [0.0700, 0.1300]", "300"]
     text = printed(t.final_table(metrics({"gti": 0.2, "popular": 0.1}), "gti", title="[red]final[/red]"))
@@ -37,14 +44,51 @@ def test_final_table_shows_both_arms_with_intervals() -> None:
 
 def test_final_table_without_baseline_or_slice() -> None:
     assert set(t.final_frame(metrics({"gti": 0.2}), "gti")["popular"]) == {"-"}
+    assert set(t.final_frame(metrics({"gti": 0.2}), "gti", ()).columns) == {"metric", "gti", "users"}
     assert t.final_frame(metrics({"gti": 0.2}), "gti", part="unknown").empty
 
 
 def test_final_markdown_is_a_table() -> None:
     lines = t.final_markdown(metrics({"gti": 0.2, "popular": 0.1}), "gti", part="novel").splitlines()
     assert lines[:2] == ["| metric | gti | popular | users |", "| --- | ---: | ---: | ---: |"]
-    assert len(lines) == 2 + 9
+    assert len(lines) == 2 + 3 * 9  # coverage is of all users alone
     assert lines[2].endswith("| 240 |")
+
+
+def test_many_arms_stand_below_one_another_and_the_best_is_marked() -> None:
+    frame = metrics(ARMS)
+    table = t.arms_frame(frame, list(ARMS), t.FIRST, (10,)).set_index("arm")
+    assert list(table.columns) == ["Recall@10", "NDCG@10", "Precision@10"]
+    assert table.loc["sasrec", "Recall@10"] == "*0.1810 [0.1510, 0.2110]"
+    assert table.loc["gti", "Recall@10"] == "0.1670 [0.1370, 0.1970]"
+    assert (table.map(lambda cell: cell.startswith("*")).sum() == 1).all()
+    lists = t.arms_frame(frame, list(ARMS), ("coverage", "popularity", "repeats"))
+    assert not lists.map(lambda cell: "*" in cell).any(axis=None)  # more of them is not better
+    assert list(lists.columns)[1:4] == ["Coverage@5", "Coverage@10", "Coverage@20"]
+
+
+def test_equal_bests_are_both_marked_and_what_was_not_measured_is_a_dash() -> None:
+    frame = metrics({"gti": 0.2, "als": 0.2, "bpr": 0.1})
+    cells = t.arms_frame(frame, ["gti", "als", "bpr", "other"], ("recall",), (10,), intervals=False)["Recall@10"]
+    assert cells.tolist() == ["*0.2000", "*0.2000", "0.1000", "-"]
+
+
+def test_the_closing_table_fits_a_hundred_columns_however_many_arms() -> None:
+    text = printed(t.final_table(metrics(ARMS), "gti", list(ARMS)[1:], title="all arms", k=12), width=100)
+    assert max(map(len, text.splitlines())) <= 100
+    for phrase in (*ARMS, "Recall@10", "NDCG@10", "Precision@10", "MRR", "Coverage", "Popularity", "Repeats"):
+        assert phrase in text, phrase
+    assert "*0.1810 [0.1510, 0.2110]" in text
+    assert "Recall@20" not in text
+
+
+def test_slices_one_below_the_other() -> None:
+    frame = t.slices_frame(metrics({"gti": 0.2, "popular": 0.1}), ["gti", "popular"], "recall", 10)
+    assert list(frame.columns) == ["Recall@10", "gti", "popular", "users"]
+    assert frame["users"].tolist() == ["300", "60", "240", "290", "10", "300"]
+    assert frame["Recall@10"].tolist()[0] == "All test users"
+    assert frame["Recall@10"].tolist()[-1] == "History of 11 items or more"
+    assert frame["gti"].tolist()[0] == "0.2000 [0.1700, 0.2300]"
 
 
 def test_stage_table_says_what_was_cached() -> None:
@@ -112,6 +156,28 @@ def test_verdict_against_popularity(
 def test_verdict_with_other_ks_or_no_popularity() -> None:
     assert "Recall@7 " in against_popularity(metrics({"gti": 0.3, "popular": 0.1}, ks=(3, 7)), "gti").text
     assert against_popularity(metrics({"gti": 0.3}), "gti").tone == "open"
+
+
+def test_the_strongest_baseline_by_recall_is_the_one_to_beat() -> None:
+    frame = metrics(ARMS)
+    assert strongest(frame, "gti") == "sasrec"
+    assert strongest(frame, "sasrec") == "gti"
+    assert strongest(metrics({"gti": 0.1}), "gti") is None
+    first, second = verdicts(frame, "gti", [paired(-0.05, 0.02, "gti", "sasrec"), paired(0.05, 0.15)])
+    assert first.tone == "bad"
+    assert "The strongest baseline is sasrec. Recall@10 is NOT above sasrec's: it is below it (gti 0.1670" in first.text
+    assert "holds zero" in first.text
+    assert second.tone == "good"
+    assert "Recall@10 is above popularity's" in second.text
+
+
+def test_popularity_alone_is_one_sentence_and_the_k_is_the_one_asked_for() -> None:
+    (said,) = verdicts(metrics({"gti": 0.3, "popular": 0.1}), "gti", k=20)
+    assert said.text.startswith("Recall@20 is above popularity's")
+    (said,) = verdicts(metrics({"gti": 0.3, "als": 0.1}), "gti")
+    assert said.text.startswith("The strongest baseline is als. Recall@10 is above als's")
+    (said,) = verdicts(metrics({"gti": 0.3}), "gti")
+    assert (said.tone, "was not measured" in said.text) == ("open", True)
 
 
 def test_sentences_between_arms() -> None:

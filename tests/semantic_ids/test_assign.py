@@ -1,6 +1,7 @@
 from itertools import permutations, product
 
 import numpy as np
+import ot
 import pytest
 
 from gti_pipeline.errors import GtiError
@@ -106,3 +107,13 @@ def test_limited_occupancy_holds_and_is_close_to_the_optimum(seed: int) -> None:
     )
     assert best <= distances[rows, limited].sum() <= best * 1.5
     np.testing.assert_array_equal(codes, distances.argmin(1))  # the argument is left as it was
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_full_level_costs_what_pot_says(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    latents, codebooks = rng.normal(size=(12, 3)), rng.normal(size=(1, 12, 3))  # every code is taken once
+    result = unique_codes(latents, codebooks)
+    distances = np.square(latents[:, None] - codebooks[0]).sum(-1)
+    cheapest = ot.emd2(np.full(12, 1 / 12), np.full(12, 1 / 12), distances) * 12
+    assert result.nearest_cost + result.cost == pytest.approx(cheapest)

@@ -1,5 +1,6 @@
 import math
 
+import ot
 import pytest
 import torch
 
@@ -55,3 +56,10 @@ def test_equal_distances_stay_finite() -> None:
     codes = balanced_codes(torch.zeros(8, 4), 0.003)
     assert codes.shape == (8,)
     assert math.isfinite(float(plan(torch.zeros(8, 4), 0.003).sum()))
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 0.05])
+def test_plan_matches_pot(epsilon: float) -> None:
+    cost = torch.rand(20, 6, generator=torch.Generator().manual_seed(4)).double()
+    theirs = ot.sinkhorn([1 / 20] * 20, [1 / 6] * 6, cost.numpy(), epsilon, numItermax=20000, stopThr=1e-12)
+    torch.testing.assert_close(plan(cost, epsilon, 20000, 1e-10), torch.from_numpy(theirs), rtol=1e-5, atol=1e-9)

@@ -6,7 +6,8 @@ from safetensors.numpy import load_file
 from gti_pipeline import schemas
 from gti_pipeline.config import SemanticIdsConfig
 from gti_pipeline.errors import GtiError
-from gti_pipeline.semantic_ids.stage import build, mean_cosine, write
+from gti_pipeline.semantic_ids.judge import mean_cosine
+from gti_pipeline.semantic_ids.stage import build, write
 
 CONFIG = SemanticIdsConfig(
     num_levels=3, codebook_size=8, hidden_dims=(32,), latent_dim=8, epochs=60, batch_size=128, patience=3

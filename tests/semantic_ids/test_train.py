@@ -6,7 +6,8 @@ from gti_pipeline import schemas
 from gti_pipeline.config import SemanticIdsConfig
 from gti_pipeline.errors import GtiError
 from gti_pipeline.semantic_ids.assign import nearest_codes
-from gti_pipeline.semantic_ids.train import Training, code_use, collision_rate, fit, latents_of, revive
+from gti_pipeline.semantic_ids.judge import code_use, collision_rate
+from gti_pipeline.semantic_ids.train import Training, fit, latents_of, revive
 
 CONFIG = SemanticIdsConfig(
     num_levels=2, codebook_size=8, hidden_dims=(32,), latent_dim=8, epochs=300, batch_size=256, patience=3
