@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from flows import tasks
 from gti_pipeline import schemas
 from gti_pipeline.artifacts import Artifact, code_digest, digest
 from gti_pipeline.banner import banner_text
 from gti_pipeline.config import Config
 from gti_pipeline.data.source import Source, source_digests
 from gti_pipeline.settings import to_yaml
-from gti_pipeline.stages.base import Workspace
+from gti_pipeline.stages.base import NotFinishedError, Workspace
 from gti_pipeline.tracking import Tracker
 
 STAGES = ("data", "embed", "semantic_ids", "vocab", "ground", "sft", "recommend", "evaluate", "report")
@@ -35,18 +35,37 @@ class Arm:
     logged_before: bool
 
 
+def finished_arm(config: Config, source: Source) -> Arm | None:
+    """The arm, where all of it is there and logged already; found without Prefect, whose start takes half a minute."""
+    workspace = Workspace(Path(config.home), source.name, only_finished=True)
+    known = Tracker(workspace.home, source.name).find(run_key(config, source))
+    if known is None:
+        return None
+    try:
+        done = _stages(config, workspace, source, lambda stage: import_module(f"gti_pipeline.stages.{stage}").run)
+    except NotFinishedError:
+        return None
+    return Arm(config, workspace, done, known, logged_before=True)
+
+
 def run_arm(config: Config, source: Source) -> Arm:
     """Runs the stages; those whose artifacts exist do no work. An identical finished run is not logged twice."""
+    from flows import tasks  # imports Prefect
+
+    def task(stage: str) -> Callable[..., Artifact]:
+        found: Callable[..., Artifact] = getattr(tasks, stage)
+        return found
+
     workspace = Workspace(Path(config.home), source.name)
     tracker = Tracker(workspace.home, source.name)
     tracker.sweep()
     key = run_key(config, source)
     known = tracker.find(key)
     if known:
-        return Arm(config, workspace, _stages(config, workspace, source, None), known, logged_before=True)
+        return Arm(config, workspace, _stages(config, workspace, source, task), known, logged_before=True)
     shown = config.model_dump(mode="json", exclude={"baselines"})
     with tracked(tracker, config, source, key, config.method, shown) as run_id:
-        done = _stages(config, workspace, source, (tracker, run_id))
+        done = _stages(config, workspace, source, task, (tracker, run_id))
     return Arm(config, workspace, done, run_id, logged_before=False)
 
 
@@ -58,29 +77,33 @@ def run_key(config: Config, source: Source) -> str:
 
 
 def _stages(
-    config: Config, workspace: Workspace, source: Source, log_to: tuple[Tracker, str] | None
+    config: Config,
+    workspace: Workspace,
+    source: Source,
+    stage: Callable[[str], Callable[..., Artifact]],
+    log_to: tuple[Tracker, str] | None = None,
 ) -> dict[str, Artifact]:
-    """Runs the arm's stages in order and logs each as soon as it is done."""
+    """Runs the arm's stages in order, each by what `stage` gives for its name; logs each as soon as it is done."""
     done: dict[str, Artifact] = {}
 
-    def keep(artifact: Artifact) -> Artifact:
-        done[artifact.stage] = artifact
+    def run(name: str, *inputs: Any) -> Artifact:
+        artifact = done[name] = stage(name)(config, workspace, *inputs)
         if log_to:
             log_stage(*log_to, artifact)
         return artifact
 
-    data = keep(tasks.data(config, workspace, source))
-    embeddings = keep(tasks.embed(config, workspace, data))
-    ids = keep(tasks.semantic_ids(config, workspace, data, embeddings))
-    vocab = keep(tasks.vocab(config, workspace, data, ids))
-    rows = keep(tasks.ground(config, workspace, data, ids, vocab)) if config.ground.enabled else vocab
-    tuned = keep(tasks.sft(config, workspace, data, ids, vocab, rows))
-    found = keep(tasks.recommend(config, workspace, data, ids, vocab, tuned))
-    evaluation = keep(tasks.evaluate(config, workspace, data, found, ids))
+    data = run("data", source)
+    embeddings = run("embed", data)
+    ids = run("semantic_ids", data, embeddings)
+    vocab = run("vocab", data, ids)
+    rows = run("ground", data, ids, vocab) if config.ground.enabled else vocab
+    tuned = run("sft", data, ids, vocab, rows)
+    found = run("recommend", data, ids, vocab, tuned)
+    evaluation = run("evaluate", data, found, ids)
     if log_to:
         tracker, run_id = log_to
         tracker.log_metrics(run_id, schemas.METRICS.read(evaluation.path), "model")
-    page = keep(tasks.report(config, workspace, dict(done), banner_text(source)))
+    page = run("report", dict(done), banner_text(source))
     if log_to:
         tracker, run_id = log_to
         tracker.log_files(run_id, [page.path / "report.html", page.path / "metrics.md"])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
+SERVER = ("127.0.0.1", 4200)  # of `make server`
 DEFAULTS = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -17,12 +19,35 @@ DEFAULTS = {
 }
 
 
+log = logging.getLogger("gti_pipeline.environment")
+
+
 def configure(home: Path) -> None:
     """Keeps Prefect's state below `home`; what the user has set stays as it is."""
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
     os.environ.setdefault("PREFECT_HOME", str(home.absolute() / "prefect"))
     Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)  # Prefect makes no parents
+
+
+def use_running_server() -> None:
+    """Uses the server of `make server` where it runs: no temporary one is started, and the run shows in its UI."""
+    if "PREFECT_API_URL" in os.environ or not _answers(*SERVER):
+        return
+    os.environ["PREFECT_API_URL"] = "http://{}:{}/api".format(*SERVER)
+    log.info("Prefect: this run shows in the server at http://%s:%d", *SERVER)
+
+
+def _answers(host: str, port: int) -> bool:
+    """Whether a Prefect server is healthy there; a port that nobody listens on refuses at once."""
+    connection = HTTPConnection(host, port, timeout=2)
+    try:
+        connection.request("GET", "/api/health")
+        return connection.getresponse().read() == b"true"
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 def show_progress() -> None:

@@ -58,10 +58,13 @@ def run(
     """Runs the whole pipeline: text to recommendations, with metrics, report and an MLflow run."""
     profile = profile or default_profile()
     overrides = _overrides(sets, seed, data_dir, require_real)
-    _prepare(_checked(profile, dataset, method, overrides))
+    config = _checked(profile, dataset, method, overrides)
+    _prepare(config)
+    if _shown_again(config):
+        return
+    _enter_prefect()
     from flows.pipeline import pipeline
 
-    _quiet_known_errors()
     pipeline(dataset=dataset, profile=profile, method=method, overrides=overrides)
 
 
@@ -84,9 +87,9 @@ def compare(
     for name in names:
         config = _checked(profile, dataset, name, overrides)
     _prepare(config)
+    _enter_prefect()
     from flows.compare import compare as flow
 
-    _quiet_known_errors()
     flow(dataset=dataset, profile=profile, methods=names, seeds=seeds, overrides=overrides)
 
 
@@ -108,9 +111,9 @@ def baselines(
         wanted = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
         overrides += (f"baselines.names={json.dumps(wanted)}",)
     _prepare(_checked(profile, dataset, with_arm or "gti", overrides))
+    _enter_prefect()
     from flows.baselines import baselines as flow
 
-    _quiet_known_errors()
     flow(dataset=dataset, profile=profile, with_arm=with_arm, overrides=overrides)
 
 
@@ -241,8 +244,28 @@ def _prepare(config: Config) -> None:
     configure(Path(config.home))
 
 
-def _quiet_known_errors() -> None:
-    """Keeps Prefect from printing a traceback for an error that we print ourselves."""
+def _shown_again(config: Config) -> bool:
+    """Shows a run that was done before; False where something is left to do."""
+    from flows.arm import finished_arm
+    from gti_pipeline.data.source import resolve_source
+
+    source = resolve_source(config.data, Path(config.home))
+    arm = finished_arm(config, source)
+    if arm is None:
+        return False
+    from flows.closing import show_run
+    from flows.console import announce
+
+    announce(source)
+    show_run(arm, source)
+    return True
+
+
+def _enter_prefect() -> None:
+    """Before Prefect is imported: which server it uses, and no traceback for an error that we print ourselves."""
+    from flows.environment import use_running_server
+
+    use_running_server()
 
     def without_traceback(record: logging.LogRecord) -> bool:
         return not (record.exc_info and isinstance(record.exc_info[1], GtiError))

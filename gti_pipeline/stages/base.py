@@ -18,12 +18,17 @@ VERSIONS = ("torch", "transformers", "numpy", "pandas", "scikit-learn")
 log = logging.getLogger(__name__)
 
 
+class NotFinishedError(Exception):
+    """A stage whose artifact is not there, in a workspace that only looks."""
+
+
 @dataclass(frozen=True)
 class Workspace:
     """Where a run's files lie: below `home`, artifacts by the data set's name."""
 
     home: Path
     dataset: str
+    only_finished: bool = False  # look, do no work: a stage that is not done raises `NotFinishedError`
 
     @property
     def store(self) -> Store:
@@ -47,6 +52,10 @@ def run_stage(
     """The stage's artifact: found by its content key, or made by `write(folder, key)`."""
     key = artifact_key(stage, settings, inputs, module)
     found = workspace.store.find(stage, key)
+    if workspace.only_finished:
+        if found is None:
+            raise NotFinishedError(stage)
+        return found
     if found:
         log.info("%s: already done, nothing to do (artifact %s)", stage, key)
         return found

@@ -122,6 +122,18 @@ def test_a_second_run_does_no_work_and_says_so(first: Any, home: Path, quick: An
     assert again.result.logged_before
 
 
+def test_a_second_run_of_the_command_starts_no_prefect(
+    first: Any, home: Path, gti: Any, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, quick_settings: Any
+) -> None:
+    monkeypatch.setitem(environment, "PREFECT_API_URL", "http://127.0.0.1:9/api")  # a flow would fail on it
+    sets = [part for setting in (f"home={home}", *quick_settings) for part in ("--set", setting)]
+    done = gti("run", "--profile", "tiny", *sets)
+    assert done.returncode == 0, done.stderr
+    assert "Nothing to do" in done.stdout
+    assert f"logged before as {first.result.run_id}" in done.stdout
+    assert "GENERATED DATA" in done.stdout
+
+
 def test_another_sft_learning_rate_runs_sft_and_what_follows(first: Any, home: Path, quick: Any) -> None:
     changed = quick(home, "sft.learning_rate=0.001")
     fresh = [stage for stage, artifact in changed.result.done.items() if not artifact.cached]
