@@ -46,9 +46,9 @@ $(VENV)/.installed: pyproject.toml configs/constraints.txt
 	@echo "set-up 2 of 4: torch (the largest part)"
 	@$(BIN)/python -m pip install --disable-pip-version-check torch==2.13.0
 	@echo "set-up 3 of 4: everything else, at the versions of configs/constraints.txt"
-	@$(BIN)/uv pip install --python $(BIN)/python --constraint configs/constraints.txt --editable '.[dev,implicit]' || { \
+	@$(BIN)/uv pip install --python $(BIN)/python --constraint configs/constraints.txt --editable '.[dev,implicit,peft]' || { \
 	  echo "uv could not install; pip does it, which takes some minutes"; \
-	  $(BIN)/python -m pip install --disable-pip-version-check --constraint configs/constraints.txt --editable '.[dev,implicit]'; }
+	  $(BIN)/python -m pip install --disable-pip-version-check --constraint configs/constraints.txt --editable '.[dev,implicit,peft]'; }
 	@touch $@
 
 $(MODELS): $(VENV)/.installed
@@ -61,12 +61,20 @@ pipeline: $(NEEDS) ## text to recommendations with metrics, for DATASET and METH
 	@$(BIN)/gti run $(ONE) $(REAL)
 
 .PHONY: compare
-compare: $(NEEDS) ## METHODS x SEEDS in one table, shared stages computed once
-	@$(BIN)/gti compare $(COMMON) --methods "$(METHODS)" --seeds $(SEEDS) $(REAL)
+compare: $(NEEDS) ## METHODS x SEEDS in one table, shared stages once; BASELINES=content_knn,sasrec stand beside them; DATASET=jobs is a search task
+	@$(BIN)/gti compare $(COMMON) --methods "$(METHODS)" --seeds $(SEEDS) $(if $(BASELINES),--baselines "$(BASELINES)") $(REAL)
 
 .PHONY: baselines
 baselines: $(NEEDS) ## popularity to SASRec in one table; NAMES=popular,sasrec for some; WITH_ARM=gti adds that arm
 	@$(BIN)/gti baselines $(COMMON) $(if $(NAMES),--names "$(NAMES)") $(if $(WITH_ARM),--with-arm "$(WITH_ARM)") $(REAL)
+
+.PHONY: report
+report: ## opens the newest report or comparison in a browser, and says where it is
+	@page=$$(ls -t $(HOME_DIR)/reports/*/*/report.html $(HOME_DIR)/reports/*/*/comparison.html 2>/dev/null | head -n 1 || true); \
+	test -n "$$page" || { echo "no report yet: make pipeline or make compare writes one"; exit 1; }; \
+	echo "$(CURDIR)/$$page"; \
+	opener=$$(command -v xdg-open || command -v open || true); \
+	test -z "$$opener" || "$$opener" "$$page" >/dev/null 2>&1 || echo "no browser could be started: open it in yours"
 
 .PHONY: data-check
 data-check: $(VENV)/.installed ## exact counts of a data set's rows: read, kept, rejected by reason
@@ -96,6 +104,10 @@ test: $(VENV)/.installed $(MODELS) ## the test suite
 .PHONY: test-schedule
 test-schedule: $(VENV)/.installed ## a real Prefect server starts a run by its schedule (about two minutes)
 	@$(BIN)/pytest tests/schedule
+
+.PHONY: bench
+bench: $(VENV)/.installed $(MODELS) ## speed and memory beside plain references (under 20 minutes); BENCH=decode for one
+	@$(BIN)/python tests/benchmarks/suite.py $(if $(BENCH),--only "$(BENCH)")
 
 .PHONY: lint
 lint: $(VENV)/.installed ## ruff, mypy, import-linter

@@ -19,7 +19,8 @@ from gti_pipeline.settings import to_yaml
 from gti_pipeline.stages.base import NotFinishedError, Workspace
 from gti_pipeline.tracking import Tracker
 
-STAGES = ("data", "embed", "semantic_ids", "vocab", "ground", "sft", "recommend", "evaluate", "report")
+STAGES = ("data", "embed", "semantic_ids", "vocab", "ground", "sft", "recommend", "evaluate", "diagnostics", "report")
+GEOMETRY = tuple(f"{table.name}.parquet" for table in (schemas.DIAGNOSTICS, schemas.SPECTRUM, schemas.NEAREST_WORDS))
 
 log = logging.getLogger("gti_pipeline.arm")  # below `gti_pipeline`, whose lines Prefect's UI shows too
 
@@ -96,16 +97,18 @@ def _stages(
     embeddings = run("embed", data)
     ids = run("semantic_ids", data, embeddings)
     vocab = run("vocab", data, ids)
-    rows = run("ground", data, ids, vocab) if config.ground.enabled else vocab
-    tuned = run("sft", data, ids, vocab, rows)
+    ground = run("ground", data, ids, vocab) if config.ground.enabled else None
+    tuned = run("sft", data, ids, vocab, ground or vocab)
     found = run("recommend", data, ids, vocab, tuned)
     evaluation = run("evaluate", data, found, ids)
     if log_to:
         tracker, run_id = log_to
         tracker.log_metrics(run_id, schemas.METRICS.read(evaluation.path), "model")
+    geometry = run("diagnostics", ids, vocab, ground, tuned)
     page = run("report", dict(done), banner_text(source))
     if log_to:
         tracker, run_id = log_to
+        tracker.log_files(run_id, [geometry.path / name for name in GEOMETRY], "diagnostics")
         tracker.log_files(run_id, [page.path / "report.html", page.path / "metrics.md"])
         tracker.log_files(run_id, sorted((page.path / "figures").glob("*.png")), "figures")
     return done

@@ -11,7 +11,6 @@ from rich.table import Table
 
 from flows import tasks
 from flows.arm import log_stage, run_arm, tracked
-from flows.compare import differences
 from flows.console import announce, console, show_banner
 from flows.environment import show_progress
 from gti_pipeline import columns as c
@@ -21,11 +20,12 @@ from gti_pipeline.banner import banner_text
 from gti_pipeline.config import BaselineName, Config
 from gti_pipeline.data.source import Source, resolve_source
 from gti_pipeline.report import ComparisonInput
-from gti_pipeline.report.html import build_comparison
+from gti_pipeline.report.comparison import build_comparison
 from gti_pipeline.report.tables import arms_table
 from gti_pipeline.settings import load_config
 from gti_pipeline.stages.base import Workspace
 from gti_pipeline.stages.baselines import needs_embeddings, why_not
+from gti_pipeline.stages.comparison import SEED, differences
 from gti_pipeline.stages.evaluate import POPULAR
 from gti_pipeline.tracking import Tracker
 
@@ -69,7 +69,7 @@ def baselines(
     arms = done | ({with_arm: arm.done["recommend"]} if arm else {})
     evaluation = tasks.evaluate(config, workspace, data, arms, arm.done["semantic_ids"] if arm else None)
     result = Baselines(done, left_out, evaluation, _log(config, source, done, evaluation))
-    _show(result, config, source)
+    _show(result, config, source, with_arm)
     return result
 
 
@@ -100,7 +100,7 @@ def _log(config: Config, source: Source, done: dict[str, Artifact], evaluation: 
     return run_ids
 
 
-def _show(result: Baselines, config: Config, source: Source) -> None:
+def _show(result: Baselines, config: Config, source: Source, with_arm: str) -> None:
     out = console()
     out.print(stages_table(result, title=f"{source.name}: baselines"))
     metrics = schemas.METRICS.read(result.evaluation.path)
@@ -109,7 +109,7 @@ def _show(result: Baselines, config: Config, source: Source) -> None:
     title = f"{source.name}: seed {config.seed}, {users:,} test users, full ranking"
     out.print(arms_table(metrics, arms, k=config.evaluate.headline_k, title=title))
     where = {
-        "page": _page(result, config, source, title),
+        "page": _page(result, config, source, title, with_arm),
         "metrics": result.evaluation.path / f"{schemas.METRICS.name}.parquet",
         "per user": result.evaluation.path / f"{schemas.USER_METRICS.name}.parquet",
     }
@@ -119,19 +119,22 @@ def _show(result: Baselines, config: Config, source: Source) -> None:
     show_banner(source)
 
 
-def _page(result: Baselines, config: Config, source: Source, title: str) -> Path:
-    """All arms on one self-contained page, each against popularity on the same users."""
+def _page(result: Baselines, config: Config, source: Source, title: str, with_arm: str) -> Path:
+    """All on one self-contained page, each against popularity, and the arm against the strongest baseline."""
     left_out = tuple(f"{name} was left out: {reason}" for name, reason in result.left_out.items())
     said = {name: note(artifact) for name, artifact in result.done.items()}
-    users = schemas.USER_METRICS.read(result.evaluation.path)
+    users = schemas.USER_METRICS.read(result.evaluation.path).assign(**{SEED: config.seed})
+    metrics = schemas.METRICS.read(result.evaluation.path)
+    arms = (with_arm,) if with_arm else ()
     shown = ComparisonInput(
         title=title,
         dataset=source.name,
-        metrics=schemas.METRICS.read(result.evaluation.path),
+        metrics=metrics,
+        arms=arms,
         reference=POPULAR,
         is_standin=source.is_standin,
         banner=banner_text(source),
-        differences=differences(users, POPULAR, config.evaluate),
+        differences=differences(users, metrics, arms, POPULAR, config.evaluate),
         notes=(*left_out, *(f"{name}: {text}" for name, text in said.items() if text)),
         next_steps="See the runs side by side: make ui.",
         headline_k=config.evaluate.headline_k,

@@ -50,6 +50,7 @@ def publish(report: Artifact, folder: Path) -> Path:
     if folder.exists():
         shutil.rmtree(folder)
     shutil.copytree(report.path, folder)
+    (folder / "report.html").touch()  # `make report` opens the newest
     return folder
 
 

@@ -7,26 +7,26 @@ from pathlib import Path
 import pandas as pd
 from prefect import flow
 
+from flows import tasks
 from flows.arm import Arm, run_arm
 from flows.console import announce, console, show_banner
 from flows.environment import show_progress
-from gti_pipeline import columns as c
 from gti_pipeline import schemas
-from gti_pipeline.artifacts import digest
+from gti_pipeline.artifacts import Artifact, digest
 from gti_pipeline.banner import banner_text
-from gti_pipeline.config import EvaluateConfig
+from gti_pipeline.config import BaselineName, Config
 from gti_pipeline.data.source import Source, resolve_source
-from gti_pipeline.evaluate.intervals import mean_interval, paired_interval
-from gti_pipeline.evaluate.lists import COVERAGE
-from gti_pipeline.report import ComparisonInput, Difference
-from gti_pipeline.report.html import build_comparison
+from gti_pipeline.report import ComparisonInput
+from gti_pipeline.report.budgets import budget_sentences
+from gti_pipeline.report.comparison import against_baselines, build_comparison, sentences
 from gti_pipeline.report.tables import compare_table
-from gti_pipeline.report.verdict import between_arms
 from gti_pipeline.settings import load_config
-from gti_pipeline.stages.evaluate import ARM, POPULAR, named_metrics
+from gti_pipeline.stages import comparison as gather
+from gti_pipeline.stages.baselines import needs_embeddings, why_not
+from gti_pipeline.stages.comparison import Trained
+from gti_pipeline.stages.report import examples
 
 REFERENCE = "mean_sft"
-COMPARED = "recall"
 
 
 @flow(name="gti-compare", flow_run_name="{dataset}-compare", persist_result=False)
@@ -36,8 +36,18 @@ def compare(
     methods: tuple[str, ...] = ("mean_sft", "lc_rec", "gti"),
     seeds: int = 1,
     overrides: tuple[str, ...] = (),
+    baselines: tuple[BaselineName, ...] = (),
 ) -> str:
-    """Runs methods x seeds and prints one table, absolute and relative to mean_sft; returns the page's path."""
+    """Runs methods x seeds and prints one table, absolute and relative to mean_sft; returns the page's path.
+
+    Args:
+        dataset: a file of configs/datasets.
+        profile: a file of configs/profiles.
+        methods: files of configs/methods.
+        seeds: seeds 0, 1, ... of every method.
+        overrides: settings as `a.b=c`.
+        baselines: to stand in the same table; popularity always does.
+    """
     show_progress()
     configs = [
         load_config(profile=profile, dataset=dataset, method=method, overrides=(*overrides, f"seed={seed}"))
@@ -47,94 +57,93 @@ def compare(
     source = resolve_source(configs[0].data, Path(configs[0].home))
     announce(source)
     arms = [run_arm(config, source) for config in configs]
-    return str(_show(arms, source, seeds))
+    others, left_out = _baselines(arms[0], baselines)
+    return str(_show(arms, source, seeds, others, left_out))
 
 
-def _show(arms: list[Arm], source: Source, seeds: int) -> Path:
-    users = pd.concat([_user_values(arm) for arm in arms]).drop_duplicates([c.ARM, "seed", c.USER_ID, c.METRIC, c.K])
-    config = arms[0].config.evaluate
-    metrics = pd.concat([summarise(users, config), _coverage(arms)], ignore_index=True)
-    reference = REFERENCE if REFERENCE in set(metrics[c.ARM]) else arms[0].config.method
-    gains = differences(users, reference, config)
-    names = [arm.config.method for arm in arms]
+def _baselines(arm: Arm, names: tuple[BaselineName, ...]) -> tuple[Artifact | None, tuple[str, ...]]:
+    """The evaluation of the named baselines on the arms' users, None without any; and what was left out."""
+    found: dict[str, Artifact] = {}
+    left_out = []
+    for name in dict.fromkeys(names):
+        if reason := why_not(name):
+            left_out.append(f"{name} was left out: {reason}")
+            continue
+        vectors = arm.done["embed"] if needs_embeddings(name) else None
+        task = tasks.baseline.with_options(name=f"baseline {name}")
+        found[name] = task(arm.config, arm.workspace, arm.done["data"], vectors, name)
+    if not found:
+        return None, tuple(left_out)
+    return tasks.evaluate(arm.config, arm.workspace, arm.done["data"], found), tuple(left_out)
+
+
+def _show(arms: list[Arm], source: Source, seeds: int, baselines: Artifact | None, left_out: tuple[str, ...]) -> Path:
+    """Prints the table and what it shows, and writes the page."""
+    shown = comparison_input(arms, source, seeds, baselines, left_out)
     out = console()
-    out.print(compare_table(metrics, reference, title=f"{source.name}: {seeds} seed(s), full ranking"))
-    for sentence in between_arms(gains, list(dict.fromkeys(names)), reference):
+    out.print(compare_table(shown.metrics, shown.reference, title=f"{source.name}: {seeds} seed(s), full ranking"))
+    said = [*sentences(shown), *budget_sentences(shown.budgets), *(v.text for v in against_baselines(shown))]
+    for sentence in said:
         out.print(sentence, markup=False, highlight=False)
-    name = digest([list(dict.fromkeys(names)), seeds, [arm.done["evaluate"].key for arm in arms]])[:8]
-    folder = arms[0].workspace.home / "reports" / source.name / f"compare-{name}"
-    page = build_comparison(
-        ComparisonInput(
-            title=f"{source.name}: {', '.join(dict.fromkeys(names))}",
-            dataset=source.name,
-            metrics=metrics,
-            reference=reference,
-            is_standin=source.is_standin,
-            banner=banner_text(source),
-            differences=gains,
-            notes=notes(arms, seeds),
-            next_steps="See the runs side by side: make ui.",
-            headline_k=config.headline_k,
-            confidence=config.confidence,
-        ),
-        folder,
-    )
-    schemas.METRICS.write(metrics, folder)
-    out.print(f"page:    {page.page}\ntable:   {folder / 'metrics.parquet'}\nnext:    make ui", highlight=False)
+    keys = [arm.done["report"].key for arm in arms] + ([baselines.key] if baselines else [])
+    folder = arms[0].workspace.home / "reports" / source.name / f"compare-{digest([shown.arms, seeds, keys])[:8]}"
+    page = build_comparison(shown, folder).page
+    schemas.METRICS.write(shown.metrics, folder)
+    where = {"page": page, "table": folder / "metrics.parquet"}
+    for name, path in where.items():
+        out.print(f"{name + ':':<9}{path}", markup=False, highlight=False, soft_wrap=True)
+    out.print("next:    make report, make ui", markup=False, highlight=False)
     show_banner(source)
-    return page.page
+    return page
 
 
-def summarise(users: pd.DataFrame, config: EvaluateConfig) -> pd.DataFrame:
-    """Metrics by arm: each user's values averaged over seeds first, then over users, with a bootstrap over users."""
-    rows = []
-    order = [c.ARM, c.METRIC, c.K]
-    for (arm, metric, k), group in users.groupby(order, sort=False):
-        values = group.groupby(c.USER_ID)[c.VALUE].mean().to_numpy()
-        interval = mean_interval(values, config.bootstrap, config.confidence)
-        rows.append((arm, "all", metric, k, *interval, len(values)))
-    names = [c.ARM, c.SLICE, c.METRIC, c.K, c.VALUE, c.LOW, c.HIGH, c.NUM_USERS]
-    return pd.DataFrame(rows, columns=names)
+def comparison_input(
+    arms: list[Arm], source: Source, seeds: int, baselines: Artifact | None = None, left_out: tuple[str, ...] = ()
+) -> ComparisonInput:
+    """Everything that the page shows."""
+    config: Config = arms[0].config
+    trained = [Trained(arm.config.method, arm.config.seed, arm.done) for arm in arms]
+    names = tuple(dict.fromkeys(run.method for run in trained))
+    users = gather.user_values(trained, baselines)
+    metrics = pd.concat(
+        [
+            gather.summarise(users, config.evaluate),
+            gather.coverage(trained, baselines),
+            gather.slices(trained, baselines),
+        ],
+        ignore_index=True,
+    )
+    reference = REFERENCE if REFERENCE in names else names[0]
+    first = {run.method: run.done["recommend"] for run in trained if run.seed == trained[0].seed}
+    return ComparisonInput(
+        title=f"{source.name}: {', '.join(names)}",
+        dataset=source.name,
+        metrics=metrics,
+        arms=names,
+        reference=reference,
+        is_standin=source.is_standin,
+        banner=banner_text(source),
+        differences=gather.differences(users, metrics, names, reference, config.evaluate),
+        seeds=seeds,
+        budgets=gather.budgets(trained),
+        curves=gather.curves(trained),
+        diagnostics=gather.by_arm(trained, schemas.DIAGNOSTICS),
+        spectra=gather.by_arm(trained, schemas.SPECTRUM),
+        examples=examples(arms[0].done["data"], first),
+        notes=(*left_out, *notes(arms)),
+        next_steps="Open the newest page: make report. See the runs side by side: make ui.",
+        headline_k=config.evaluate.headline_k,
+        confidence=config.evaluate.confidence,
+    )
 
 
-def differences(users: pd.DataFrame, reference: str, config: EvaluateConfig) -> tuple[Difference, ...]:
-    """Paired differences of every arm to the reference in Recall, users' values averaged over seeds."""
-    recall = users[users[c.METRIC] == COMPARED]
-    found = []
-    for k in config.ks:
-        table = recall[recall[c.K] == k].pivot_table(index=c.USER_ID, columns=c.ARM, values=c.VALUE, aggfunc="mean")
-        for arm in table.columns:
-            if arm != reference:
-                gain = paired_interval(
-                    table[arm].to_numpy(), table[reference].to_numpy(), config.bootstrap, config.confidence
-                )
-                found.append(Difference(str(arm), reference, COMPARED, k, *gain, len(table)))
-    return tuple(found)
-
-
-def notes(arms: list[Arm], seeds: int) -> tuple[str, ...]:
-    """What the arms share and what each was given."""
-    shared = "All arms share data, vectors, semantic IDs, test users and the fine-tuning budget."
+def notes(arms: list[Arm]) -> tuple[str, ...]:
+    """What the arms share and how each was trained."""
+    shared = "All arms share data, vectors, semantic IDs and test users."
     budgets = [
         f"{arm.config.method}, seed {arm.config.seed}, {stage}: {arm.done[stage].summary['budget']['sentence']}"
         for arm in arms
         for stage in ("ground", "sft")
         if stage in arm.done
     ]
-    one = () if seeds > 1 else ("One seed: differences between arms include the chance of a single training run.",)
-    return (shared, *one, *budgets)
-
-
-def _user_values(arm: Arm) -> pd.DataFrame:
-    frame = schemas.USER_METRICS.read(arm.done["evaluate"].path)
-    frame[c.ARM] = frame[c.ARM].replace(ARM, arm.config.method)
-    return frame.assign(seed=frame[c.ARM].map(lambda name: 0 if name == POPULAR else arm.config.seed))
-
-
-def _coverage(arms: list[Arm]) -> pd.DataFrame:
-    """The rows of METRICS that are no mean over users, averaged over seeds."""
-    frames = [named_metrics(arm.done["evaluate"], arm.config.method) for arm in arms]
-    whole = pd.concat(frames, ignore_index=True)
-    order = [c.ARM, c.SLICE, c.METRIC, c.K]
-    means = whole[whole[c.METRIC] == COVERAGE].groupby(order, sort=False, as_index=False).mean()
-    return means.astype({c.NUM_USERS: "int64"})
+    return (shared, *budgets)

@@ -95,6 +95,21 @@ def evaluate(
     return stage.run(config, workspace, data, recommendations, semantic_ids)
 
 
+@task(name="diagnostics", cache_policy=NO_CACHE, persist_result=False)
+def diagnostics(
+    config: Config,
+    workspace: Workspace,
+    semantic_ids: Artifact,
+    vocab: Artifact,
+    ground: Artifact | None,
+    sft: Artifact,
+) -> Artifact:
+    """What the new tokens' rows are like."""
+    from gti_pipeline.stages import diagnostics as stage
+
+    return stage.run(config, workspace, semantic_ids, vocab, ground, sft)
+
+
 @task(name="report", cache_policy=NO_CACHE, persist_result=False)
 def report(config: Config, workspace: Workspace, done: Mapping[str, Artifact], banner: str) -> Artifact:
     """The page."""

@@ -18,6 +18,8 @@ class Budget:
     examples: int = 0
     tokens: int = 0
     supervised_tokens: int = 0
+    targets: int = 0  # supervised items, where the stage counts them
+    ended: str = ""  # what ended the stage, where it was neither the plan nor a budget
 
     @classmethod
     def start(cls, stage: str, planned_epochs: float, examples: int, limited: bool, setting: str) -> Budget:
@@ -42,6 +44,10 @@ class Budget:
             f"{self.steps} steps, {self.epochs:.2f} of {self.planned_epochs:g} epochs"
             f" of {self.examples_per_epoch:,} examples, {self.supervised_tokens:,} supervised tokens"
         )
+        if self.targets:
+            done += f" of which {self.targets:,} items"
+        if self.ended:
+            return f"{done} ({self.ended})"
         return f"{done} (budget: {self.limited_by}={self.steps})" if self.limited_by else f"{done} (as planned)"
 
     def to_dict(self) -> dict[str, Any]:

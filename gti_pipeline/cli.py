@@ -31,6 +31,7 @@ Method = Annotated[str, typer.Option(help="A file of configs/methods.")]
 Sets = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: a.b=c. Repeatable.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of initial rows, grounding and fine-tuning.")]
 DataDir = Annotated[str, typer.Option(help="The folder of the raw files.")]
+SEARCH = "search"  # of data.task
 RequireReal = Annotated[bool, typer.Option("--require-real", help="Refuse generated stand-in data.")]
 
 
@@ -60,6 +61,9 @@ def run(
     overrides = _overrides(sets, seed, data_dir, require_real)
     config = _checked(profile, dataset, method, overrides)
     _prepare(config)
+    if config.data.task == SEARCH:
+        _search(dataset, profile, (method,), (config.seed,), overrides)
+        return
     if _shown_again(config):
         return
     _enter_prefect()
@@ -74,6 +78,7 @@ def compare(
     profile: Profile = "",
     methods: Annotated[str, typer.Option(help="Names of methods, with commas.")] = "mean_sft,lc_rec,gti",
     seeds: Annotated[int, typer.Option(min=1, help="Seeds 0, 1, ... of every method.")] = 1,
+    baselines: Annotated[str, typer.Option(help="Names of baselines to stand beside them, with commas.")] = "",
     sets: Sets = None,
     data_dir: DataDir = "",
     require_real: RequireReal = False,
@@ -83,14 +88,19 @@ def compare(
     names = tuple(dict.fromkeys(name.strip() for name in methods.split(",") if name.strip()))
     if not names:
         raise GtiError(f"--methods {methods!r} names no method: for example mean_sft,lc_rec,gti")
-    overrides = _overrides(sets, None, data_dir, require_real)
+    beside = _baseline_names(baselines)
+    overrides = _overrides(sets, None, data_dir, require_real) + beside
     for name in names:
         config = _checked(profile, dataset, name, overrides)
     _prepare(config)
+    if config.data.task == SEARCH:
+        _search(dataset, profile, names, tuple(range(seeds)), overrides)
+        return
     _enter_prefect()
     from flows.compare import compare as flow
 
-    flow(dataset=dataset, profile=profile, methods=names, seeds=seeds, overrides=overrides)
+    shown = config.baselines.names if beside else ()
+    flow(dataset=dataset, profile=profile, methods=names, seeds=seeds, overrides=overrides, baselines=shown)
 
 
 @app.command()
@@ -106,11 +116,10 @@ def baselines(
 ) -> None:
     """Popularity, repetition, k-NN, ALS, BPR and SASRec on the arms' test users, in one table."""
     profile = profile or default_profile()
-    overrides = _overrides(sets, seed, data_dir, require_real)
-    if names:
-        wanted = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
-        overrides += (f"baselines.names={json.dumps(wanted)}",)
-    _prepare(_checked(profile, dataset, with_arm or "gti", overrides))
+    overrides = _overrides(sets, seed, data_dir, require_real) + _baseline_names(names)
+    config = _checked(profile, dataset, with_arm or "gti", overrides)
+    _refuse_search(config, "gti baselines")
+    _prepare(config)
     _enter_prefect()
     from flows.baselines import baselines as flow
 
@@ -132,6 +141,7 @@ def schedule(
     profile = profile or default_profile()
     overrides = _overrides(sets, seed, str(Path(data_dir).absolute()) if data_dir else "", not allow_standin)
     config = _checked(profile, dataset, method, overrides)
+    _refuse_search(config, "gti schedule")
     _prepare(config)
     # the scheduled process may start in another folder
     overrides += (f"home={json.dumps(str(Path(config.home).absolute()))}",)
@@ -173,19 +183,24 @@ def data_check(
     whole = _checked("cpu", dataset, "gti", _overrides(sets, None, data_dir, require_real))
     config = whole.data
     from flows.console import announce, console
+    from gti_pipeline.data import stage, summary
     from gti_pipeline.data.source import resolve_source
-    from gti_pipeline.data.stage import check_content, clean, split_cleaned
-    from gti_pipeline.data.summary import facts_text, write_rejects
+    from gti_pipeline.search import data as search
 
     source = resolve_source(config, Path(whole.home))
     announce(source)
-    cleaned = clean(config, source)
+    cleaned = search.clean(config, source) if config.task == SEARCH else stage.clean(config, source)
     console().print(_account_table(source.name, cleaned.summary))
     if rejects is not None:
-        write_rejects(cleaned.rejected, rejects)
+        summary.write_rejects(cleaned.rejected, rejects)
         typer.echo(f"{len(cleaned.rejected):,} rejected rows: {rejects}")
-    check_content(config, cleaned)
-    console().print(facts_text(split_cleaned(config, cleaned).summary), soft_wrap=True)
+    if isinstance(cleaned, search.Cleaned):
+        search.check_content(config, cleaned)
+        facts = search.facts_text(search.split_cleaned(config, cleaned).summary)
+    else:
+        stage.check_content(config, cleaned)
+        facts = summary.facts_text(stage.split_cleaned(config, cleaned).summary)
+    console().print(facts, soft_wrap=True)
 
 
 def _account_table(title: str, summary: dict[str, Any]) -> Table:
@@ -229,6 +244,12 @@ def _overrides(sets: list[str] | None, seed: int | None, data_dir: str, require_
     return tuple(overrides)
 
 
+def _baseline_names(names: str) -> tuple[str, ...]:
+    """Names with commas as an override of `baselines.names`, whose validation checks them; no names, no override."""
+    wanted = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    return (f"baselines.names={json.dumps(wanted)}",) if wanted else ()
+
+
 def _checked(profile: str, dataset: str, method: str, overrides: tuple[str, ...]) -> Config:
     from gti_pipeline.settings import load_config
 
@@ -242,6 +263,37 @@ def _prepare(config: Config) -> None:
 
     resolve_source(config.data, Path(config.home))
     configure(Path(config.home))
+
+
+def _search(
+    dataset: str, profile: str, methods: tuple[str, ...], seeds: tuple[int, ...], overrides: tuple[str, ...]
+) -> None:
+    """A search task's arms, one or several; those that were all done before are shown without Prefect."""
+    from flows.search_arm import finished_arms
+    from gti_pipeline.data.source import resolve_source
+
+    configs = [_checked(profile, dataset, name, (*overrides, f"seed={seed}")) for seed in seeds for name in methods]
+    source = resolve_source(configs[0].data, Path(configs[0].home))
+    arms = finished_arms(configs, source)
+    if arms:
+        from flows.console import announce
+        from flows.search_closing import show_search
+
+        announce(source)
+        show_search(arms, source, len(seeds))
+        return
+    _enter_prefect()
+    from flows.search import search
+
+    search(dataset=dataset, profile=profile, methods=methods, seeds=seeds, overrides=overrides)
+
+
+def _refuse_search(config: Config, command: str) -> None:
+    if config.data.task == SEARCH:
+        raise GtiError(
+            f"data set {config.dataset!r} is a search task (data.task=search), which {command} does not know: use"
+            " gti run or gti compare"
+        )
 
 
 def _shown_again(config: Config) -> bool:

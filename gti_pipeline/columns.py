@@ -14,6 +14,10 @@ LINE = "line"
 REASON = "reason"
 RAW = "raw"
 
+QUERY_ID = "query_id"
+TEXT = "text"
+GRADE = "grade"  # 2 good, 1 maybe, 0 not
+
 SPLIT = "split"
 HISTORY = "history"
 TARGET = "target"
@@ -28,6 +32,8 @@ DIRECTION = "direction"
 TEMPLATE = "template"
 PROMPT = "prompt"
 ANSWER = "answer"
+PHASE = "phase"  # before or after grounding
+WINS = "wins"  # share of other titles that are less likely than the item's own
 
 RANK = "rank"
 SCORE = "score"
@@ -42,3 +48,9 @@ HIGH = "high"
 NUM_USERS = "num_users"
 ARM = "arm"
 SLICE = "slice"
+
+BLOCK = "block"
+POSITION = "position"
+TOKEN = "token"
+WORD = "word"
+COSINES = "cosines"

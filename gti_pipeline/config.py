@@ -5,6 +5,7 @@ Order of precedence, lowest first: defaults here, profile, data set, method, `--
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
@@ -15,7 +16,9 @@ from gti_pipeline.config_data import (
     InteractionsConfig,
     ItemsConfig,
     JoinConfig,
+    JudgmentsConfig,
     Positive,
+    QueriesConfig,
     Rate,
     Section,
     Share,
@@ -37,8 +40,11 @@ __all__ = [
     "InteractionsConfig",
     "ItemsConfig",
     "JoinConfig",
+    "JudgmentsConfig",
     "LmConfig",
+    "QueriesConfig",
     "SasrecConfig",
+    "SearchConfig",
     "Section",
     "SemanticIdsConfig",
     "SftConfig",
@@ -103,9 +109,13 @@ class LmConfig(Section):
 
 
 class VocabConfig(Section):
-    """How the rows of the new tokens start: mean of the old rows (MI) or random at their scale (RI)."""
+    """How the rows of the new tokens start.
 
-    init: Literal["mean", "random"] = "mean"
+    mean: at the mean of the old rows (MI). random: at their scale (RI). keyword: each at the mean of the words in the
+    titles of the items under its code, words that few items share weighing more (TS-Rec, arXiv 2602.22632).
+    """
+
+    init: Literal["mean", "random", "keyword"] = "mean"
 
 
 class GroundConfig(Section):
@@ -120,6 +130,12 @@ class GroundConfig(Section):
     max_text_tokens: Positive = 512  # of one item's text within a pair
     max_steps: Positive | None = None  # a budget; the report says how many epochs it was
     cache_mb: Count = 2048  # memory for the frozen prefixes' key/value cache; beyond it they are computed again
+    valid_share: Share = 0.05  # of the items: one of their wordings is held out; the rows with the least loss are kept
+    check_steps: Positive = 50  # steps between checks of the held-out loss; each check is a checkpoint to resume from
+    patience: Count = 3  # checks without a gain that end the training; 0: never
+    second_phase_steps: Count = 0  # then so many steps on the same pairs with everything unfrozen
+    second_phase_learning_rate: Rate = 5e-5  # of all but the new rows, which keep theirs
+    probe_items: Count = 200  # items of the retrieval probe before and after; 0: none
 
 
 class SftConfig(Section):
@@ -136,8 +152,17 @@ class SftConfig(Section):
     new_token_learning_rate: Rate = 5e-4
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     warmup_share: Share = 0.1
+    extra_steps: Count = 0  # on top of epochs and max_steps, as a control that has grounding's compute too
     max_history: Positive = 20
     save_steps: Positive = 50  # a checkpoint to resume from
+    valid_users: Count = 64  # a sample of validation users for the loss and recall curves; 0: none
+    eval_every: Annotated[float, Field(gt=0, le=1)] = 0.25  # share of the steps between two measurements of recall
+    select: Literal["last", "best"] = "last"  # best: the weights with the best validation recall
+    method: Literal["full", "lora", "qlora"] = "full"  # the last two need the extra peft, qlora a GPU and bitsandbytes
+    lora_rank: Positive = 16
+    lora_alpha: Positive = 32
+    lora_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    lora_targets: tuple[str, ...] = ()  # names of linear layers, q_proj for instance; none: all of them
 
 
 class DecodeConfig(Section):
@@ -155,6 +180,14 @@ class EvaluateConfig(Section):
     headline_k: Positive = 10  # the K of sentences and of wide tables; the nearest of ks where it is none of them
     bootstrap: Positive = 1000
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
+
+
+class SearchConfig(Section):
+    """A search task (data.task=search): query text to ranked items (paper's industrial setting)."""
+
+    max_query_tokens: Positive = 128  # a longer query is cut at its end
+    candidates: Positive = 200  # items returned for each query; fewer where the catalogue has fewer
+    ks: tuple[Positive, ...] = (5, 10, 20, 50, 100)  # the cut-offs, in place of evaluate.ks
 
 
 class AlsConfig(Section):
@@ -227,6 +260,7 @@ class Config(Section):
     sft: SftConfig = SftConfig()
     decode: DecodeConfig = DecodeConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
+    search: SearchConfig = SearchConfig()
     baselines: BaselinesConfig = BaselinesConfig()
 
     @model_validator(mode="after")
@@ -242,11 +276,34 @@ class Config(Section):
             )
         if not self.evaluate.ks:
             problems.append("evaluate.ks is empty")
+        if not self.search.ks:
+            problems.append("search.ks is empty")
+        if max(self.search.ks, default=0) > self.search.candidates:
+            problems.append(
+                f"search.ks asks for {max(self.search.ks)} results, search.candidates={self.search.candidates} finds"
+                " fewer: raise search.candidates or lower search.ks"
+            )
         if self.sft.batch_size % self.sft.micro_batch_size:
             problems.append(
                 f"sft.batch_size={self.sft.batch_size} is not a multiple of"
                 f" sft.micro_batch_size={self.sft.micro_batch_size}"
             )
+        problems += _unmet(self.sft, self.lm)
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+
+def _unmet(sft: SftConfig, lm: LmConfig) -> list[str]:
+    """What `sft.method` needs and this machine lacks: said at once, not after the stages before it."""
+    unmet = []
+    if sft.method != "full" and find_spec("peft") is None:
+        unmet.append(f"sft.method={sft.method} needs the extra peft: pip install 'gti-pipeline[peft]'")
+    if sft.method == "qlora":
+        from torch import cuda  # a second's work, for this setting alone
+
+        if lm.device == "cpu" or not cuda.is_available():
+            unmet.append("sft.method=qlora needs a GPU: set sft.method=lora")
+        if find_spec("bitsandbytes") is None:
+            unmet.append("sft.method=qlora needs bitsandbytes: pip install bitsandbytes, or set sft.method=lora")
+    return unmet

@@ -79,6 +79,28 @@ class InteractionsConfig(TableConfig):
     join: JoinConfig | None = None
 
 
+class QueriesConfig(TableConfig):
+    """The queries of a search task, and which of their columns are ours."""
+
+    file: Columns = "queries.csv"  # may be the file of the judgments: a query's rows are merged
+    query_id: str = "query_id"
+    text: Columns = "query"  # of several columns each is named before its value
+    list_text: tuple[str, ...] = ()  # as of items
+
+
+Grade = Annotated[int, Field(ge=0, le=2)]  # 2 good, 1 maybe, 0 not
+
+
+class JudgmentsConfig(TableConfig):
+    """The graded judgments of a search task, and which of their columns are ours."""
+
+    file: Columns = "judgments.csv"
+    query_id: str = "query_id"
+    item_id: str = "item_id"
+    grade: str = "grade"
+    grades: dict[str, Grade] = {"2": 2, "1": 1, "0": 0}  # what the file says: what it means
+
+
 class SplitConfig(Section):
     """What is trained on, validated on and tested on. Every rule is guarded in every run."""
 
@@ -116,17 +138,20 @@ class DataConfig(Section):
     """What is read, cleaned and split. `name` is the data set's name in paths, tables and runs."""
 
     name: str = Field(default="unnamed", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
+    task: Literal["recommend", "search"] = "recommend"  # search: queries and judgments in the place of interactions
     dir: str | None = None  # the folder of the raw files; default data/raw/<name>
-    standin: Literal["none", "vibrent"] = "none"  # generated data to fall back on, announced loudly
+    standin: Literal["none", "vibrent", "jobs"] = "none"  # generated data to fall back on, announced loudly
     require_real: bool = False  # refuse the stand-in
     kaggle: str | None = None  # owner/name of a Kaggle data set to try before the stand-in
     items: ItemsConfig = ItemsConfig()
     interactions: InteractionsConfig = InteractionsConfig()
+    queries: QueriesConfig = QueriesConfig()
+    judgments: JudgmentsConfig = JudgmentsConfig()
     item_level: Literal["outfit", "group"] = "outfit"  # group: all items of one group_id are one item
     repeat_window_days: Count = 0  # same user and item again within so many days: rejected as a duplicate; 0: keep
     k_core: Count = 0  # users and items with fewer interactions are left out, again and again until none is; 0: keep
     max_items: Positive | None = None  # the most frequent items only
-    max_users: Positive | None = None  # the first users of a seeded shuffle
+    max_users: Positive | None = None  # the first users, of a search task queries, of a seeded shuffle
     min_history: Annotated[int, Field(ge=3)] = 3  # users with fewer interactions are never tested
     max_reject_share: Share = 0.2  # a larger share of rejected rows stops the run
     split: SplitConfig = SplitConfig()

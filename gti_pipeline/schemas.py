@@ -79,6 +79,12 @@ RELEVANT = Table(
     {c.USER_ID: pa.string(), c.SPLIT: pa.string(), c.ITEM_ID: pa.string()},
     unique=(c.USER_ID, c.SPLIT, c.ITEM_ID),
 )
+QUERIES = Table("queries", {c.QUERY_ID: pa.string(), c.TEXT: pa.string(), c.SPLIT: pa.string()}, unique=(c.QUERY_ID,))
+JUDGMENTS = Table(
+    "judgments",
+    {c.QUERY_ID: pa.string(), c.ITEM_ID: pa.string(), c.GRADE: pa.int32()},
+    unique=(c.QUERY_ID, c.ITEM_ID),
+)
 ITEM_EMBEDDINGS = Table(
     "item_embeddings", {c.ITEM_ID: pa.string(), c.EMBEDDING: pa.list_(pa.float32())}, unique=(c.ITEM_ID,)
 )
@@ -99,7 +105,14 @@ GROUNDING_PAIRS = Table(
         c.TEMPLATE: pa.string(),
         c.PROMPT: pa.string(),
         c.ANSWER: pa.string(),
+        c.SPLIT: pa.string(),  # train, or valid: held out
     },
+)
+PROBE = Table(
+    "probe",
+    {c.PHASE: pa.string(), c.ITEM_ID: pa.string(), c.RANK: pa.int32(), c.WINS: pa.float64()},
+    nullable=(c.RANK, c.WINS),  # not among the beams; no other title to compare with
+    unique=(c.PHASE, c.ITEM_ID),
 )
 RECOMMENDATIONS = Table(
     "recommendations",
@@ -136,3 +149,38 @@ USER_SLICES = Table(
     "user_slices", {c.USER_ID: pa.string(), c.SLICE: pa.string()}, unique=(c.USER_ID, c.SLICE)
 )  # a user may be in several slices
 STEPS = Table("steps", {c.STEP: pa.int64(), c.METRIC: pa.string(), c.VALUE: pa.float64()}, unique=(c.STEP, c.METRIC))
+
+# diagnostics of the new tokens' rows; stage: init, grounded or tuned; level 0: all levels
+DIAGNOSTICS = Table(
+    "diagnostics",
+    {c.STAGE: pa.string(), c.LEVEL: pa.int32(), c.METRIC: pa.string(), c.VALUE: pa.float64()},
+    nullable=(c.VALUE,),  # a correlation with rows that are all one point does not exist
+    unique=(c.STAGE, c.LEVEL, c.METRIC),
+)
+COSINES = Table(
+    "cosines",
+    {
+        c.STAGE: pa.string(),
+        c.BLOCK: pa.string(),
+        c.POSITION: pa.int32(),
+        c.TOKEN: pa.string(),
+        c.LEVEL: pa.int32(),  # 0: a pretrained token
+        c.COSINES: pa.list_(pa.float32()),
+    },
+    unique=(c.STAGE, c.BLOCK, c.POSITION),
+)
+SPECTRUM = Table(
+    "spectrum", {c.STAGE: pa.string(), c.RANK: pa.int32(), c.VALUE: pa.float64()}, unique=(c.STAGE, c.RANK)
+)
+NEAREST_WORDS = Table(
+    "nearest_words",
+    {
+        c.STAGE: pa.string(),
+        c.LEVEL: pa.int32(),
+        c.CODE: pa.int32(),
+        c.RANK: pa.int32(),
+        c.WORD: pa.string(),
+        c.VALUE: pa.float64(),
+    },
+    unique=(c.STAGE, c.LEVEL, c.CODE, c.RANK),
+)

@@ -97,7 +97,7 @@ def test_modules_that_import_each_other_have_a_digest(package):
     ("stage", "covered", "not_covered"),
     [
         ("ground", ["gti_pipeline.lm.prompts", "gti_pipeline.ground", "gti_pipeline.vocab"], ["gti_pipeline.sft"]),
-        ("sft", ["gti_pipeline.sft", "gti_pipeline.lm.extended"], ["gti_pipeline.ground", "gti_pipeline.decode.beam"]),
+        ("sft", ["gti_pipeline.sft", "gti_pipeline.lm.lora", "gti_pipeline.decode.beam"], ["gti_pipeline.ground"]),
         ("recommend", ["gti_pipeline.decode.beam", "gti_pipeline.decode.trie"], ["gti_pipeline.tracking"]),
         ("evaluate", ["gti_pipeline.evaluate.metrics"], ["gti_pipeline.ground"]),
     ],

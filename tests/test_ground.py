@@ -12,7 +12,7 @@ from transformers import LlamaForCausalLM
 
 from gti_pipeline.config import GroundConfig
 from gti_pipeline.errors import GtiError
-from gti_pipeline.ground import _batches, ground
+from gti_pipeline.ground import batches, ground
 from gti_pipeline.lm.extended import embedding_rows, merge
 from gti_pipeline.lm.pairs import encode_pairs, grounding_pairs
 from gti_pipeline.lm.prefix import split_example
@@ -58,10 +58,10 @@ def algorithm_1(lm, examples, config, seed, steps):
     mask[lm.first_id : lm.first_id + len(lm.new_rows)] = 1
     optimizer = torch.optim.Adam([matrix], lr=config.learning_rate)
     split = {name: [split_example(e, lm.first_id, len(lm.new_rows)) for e in group] for name, group in examples.items()}
-    batches = _batches(split, config.batch_size, seed)
+    order = batches(split, config.batch_size, seed)
     losses = []
     for _ in range(steps):
-        _, batch = next(batches)
+        _, batch = next(order)
         longest = max(len(e.prefix) + len(e.tail) for e in batch)
         ids = torch.zeros(len(batch), longest, dtype=torch.long)
         labels = torch.full_like(ids, -100)
@@ -195,8 +195,8 @@ def test_a_limit_that_does_not_bind_is_not_named(counted, epochs, max_steps):
 def test_each_epoch_sees_every_example_once_in_a_new_order(counted):
     lm, examples = counted
     split = {name: [split_example(e, lm.first_id, len(lm.new_rows)) for e in group] for name, group in examples.items()}
-    batches = _batches(split, 2, seed=0)
-    epochs = [[next(batches) for _ in range(5)] for _ in range(6)]
+    order = batches(split, 2, seed=0)
+    epochs = [[next(order) for _ in range(5)] for _ in range(6)]
     for epoch in epochs:
         for name, group in split.items():
             seen = [id(e) for direction, batch in epoch if direction == name for e in batch]

@@ -62,9 +62,13 @@ def test_the_methods_are_the_papers_arms():
         "gti": ("mean", True, "next_item"),
         "mean_sft": ("mean", False, "next_item"),
         "random_sft": ("random", False, "next_item"),
+        "keyword_sft": ("keyword", False, "next_item"),
         "lc_rec": ("mean", False, "multitask"),
         "gti_multitask": ("mean", True, "multitask"),
+        "mean_sft_matched": ("mean", False, "next_item"),
+        "lc_rec_matched": ("mean", False, "multitask"),
     }
+    assert {name for name, config in arms.items() if config.sft.extra_steps} == {"mean_sft_matched", "lc_rec_matched"}
 
 
 def test_the_paper_profile_has_the_papers_numbers():
@@ -159,7 +163,7 @@ def test_everything_wrong_is_reported_at_once():
         r"sft.learning_rte: no such key; did you mean sft.learning_rate\?",
         r"sftt: no such key; did you mean sft\?",
         r"ground.batch_size='many': Input should be a valid integer.*",
-        r"vocab.init='maen': Input should be 'mean' or 'random'; did you mean mean\?",
+        r"vocab.init='maen': Input should be 'mean', 'random' or 'keyword'; did you mean mean\?",
         r"semantic_ids.hidden_dims.1='big': Input should be a valid integer.*",
         r"data.items.delimter: no such key; did you mean data.items.delimiter\?",
     ]

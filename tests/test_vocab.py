@@ -20,6 +20,7 @@ from gti_pipeline.vocab import (
     build_rows,
     extend_tokenizer,
     initial_rows,
+    keyword_rows,
     load_rows,
     save_rows,
     sid_text,
@@ -209,3 +210,52 @@ def test_saved_rows_come_back_bit_for_bit(tmp_path):
     loaded, loaded_ids = load_rows(tmp_path)
     assert torch.equal(loaded, rows)
     assert np.array_equal(loaded_ids, ids)
+
+
+def test_keyword_rows_by_hand():
+    """Items: 0 "a b", 1 "a c c", 2 "a d"; codes of level 1: 0, 0, 1 (2 is empty); of level 2: 1, 1, 1."""
+    old = torch.eye(4)
+    a, b, c, d = range(4)
+    rows = keyword_rows(old, [[a, b], [a, c, c], [a, d]], np.array([[0, 1], [0, 1], [1, 1]]), codebook_size=3)
+    mean = [0.25] * 4
+    expected = [
+        [0, 1 / 3, 2 / 3, 0],  # a is in every title and weighs nothing; b, c and d have the same idf, c occurs twice
+        [0, 0, 0, 1],
+        mean,  # no item
+        mean,
+        [0, 1 / 4, 2 / 4, 1 / 4],
+        mean,
+    ]
+    assert torch.allclose(rows, torch.tensor(expected))
+
+
+def test_keyword_rows_weigh_words_by_idf():
+    """b is in 2 of 4 titles, c and d in one each: idf log 2, log 4, log 4; under the code b occurs three times."""
+    b, c, d = 1, 2, 3
+    words = [[b, b, c], [b], [d], []]
+    rows = keyword_rows(torch.eye(4), words, np.array([[0], [0], [1], [1]]), codebook_size=2)
+    weights = np.array([0, 3 * np.log(2), np.log(4), 0])
+    assert torch.allclose(rows[0].double(), torch.from_numpy(weights / weights.sum()))
+    assert rows[1].tolist() == [0, 0, 0, 1]
+
+
+def test_keyword_rows_against_a_plain_loop():
+    rng = np.random.default_rng(0)
+    old = torch.from_numpy(rng.standard_normal((30, 5))).float()
+    words = [rng.integers(0, 30, rng.integers(0, 8)).tolist() for _ in range(40)]
+    codes = rng.integers(0, 6, (40, 3))
+    rows = keyword_rows(old, words, codes, codebook_size=7)
+    for level in range(3):
+        for code in range(7):
+            total, weight = np.zeros(5), 0.0
+            for title, own in zip(words, codes, strict=True):
+                for token in title if own[level] == code else []:
+                    idf = np.log(40 / sum(token in other for other in words))
+                    total, weight = total + idf * old[token].numpy(), weight + idf
+            expected = total / weight if weight else old.mean(0).numpy()
+            assert np.allclose(rows[level * 7 + code], expected, atol=1e-5)
+
+
+def test_keyword_rows_without_a_word_that_tells_are_the_mean():
+    rows = keyword_rows(torch.eye(3), [[0, 1], [1, 0]], np.array([[0], [1]]), codebook_size=2)
+    assert torch.allclose(rows, torch.full((2, 3), 1 / 3))

@@ -6,7 +6,14 @@ import csv
 import difflib
 from collections.abc import Iterator
 
-from gti_pipeline.config import DataConfig, InteractionsConfig, ItemsConfig, TableConfig
+from gti_pipeline.config import (
+    DataConfig,
+    InteractionsConfig,
+    ItemsConfig,
+    JudgmentsConfig,
+    QueriesConfig,
+    TableConfig,
+)
 from gti_pipeline.data.blocks import encoding_problem
 from gti_pipeline.data.readers import RawTable
 from gti_pipeline.data.times import zone_problem
@@ -20,7 +27,9 @@ def as_names(value: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def wanted_columns(config: DataConfig) -> dict[str, list[str]]:
-    """The columns to take from the files of `items`, `interactions` and `interactions.join`."""
+    """The columns to take from the files of each table of `tables`."""
+    if config.task == "search":
+        return {name: [column for _, column in _mapped(section)] for name, section in tables(config)}
     events = [name for _, name in _mapped(config.interactions)]
     on = [config.interactions.join.on] if config.interactions.join else []
     items = [name for _, name in _mapped(config.items)]
@@ -30,6 +39,10 @@ def wanted_columns(config: DataConfig) -> dict[str, list[str]]:
 def tables(config: DataConfig) -> Iterator[tuple[str, TableConfig]]:
     """(setting, section) of every table that is read."""
     yield "items", config.items
+    if config.task == "search":
+        yield "queries", config.queries
+        yield "judgments", config.judgments
+        return
     yield "interactions", config.interactions
     if config.interactions.join:
         yield "interactions.join", config.interactions.join
@@ -79,6 +92,10 @@ def _mapped(section: TableConfig) -> list[tuple[str, str]]:
         name, settings = "items", ("item_id", "title", "description", "group_id", "list_text")
     elif isinstance(section, InteractionsConfig):
         name, settings = "interactions", ("user_id", "item_id", "timestamp", "end", "rating")
+    elif isinstance(section, QueriesConfig):
+        name, settings = "queries", ("query_id", "text", "list_text")
+    elif isinstance(section, JudgmentsConfig):
+        name, settings = "judgments", ("query_id", "item_id", "grade")
     else:
         name, settings = "interactions.join", ("on",)
     values = [(f"{name}.{setting}", getattr(section, setting)) for setting in settings]

@@ -74,10 +74,11 @@ def _file_names(config: DataConfig) -> list[str]:
         if not files:
             raise GtiError(f"data.{setting}.file is empty: name at least one file")
         names += [name.rstrip("/") for name in files]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    both = {*as_names(config.queries.file)} & {*as_names(config.judgments.file)} if config.task == "search" else set()
+    twice = sorted({name for name in names if names.count(name) > 1 + (name in both)})
     if twice:
         raise GtiError(f"the `file` settings of data name {twice} more than once: name each file once")
-    return names
+    return list(dict.fromkeys(names))
 
 
 def _visible(folder: Path) -> list[str]:

@@ -74,7 +74,7 @@ def clean(config: DataConfig, source: Source) -> Cleaned:
         GtiError: settings contradict one another, a file cannot be read, or columns are missing (all are named).
     """
     raise_all(f"data set {config.name!r}: the settings do not fit together:", setting_problems(config))
-    raw = _read(config, source)
+    raw = read_tables(config, source)
     items, item_verdicts = clean_items(raw.pop("items"), config.items)
     usable = len(items)
     if config.item_level == "group":
@@ -99,15 +99,7 @@ def clean(config: DataConfig, source: Source) -> Cleaned:
 
 def check_content(config: DataConfig, cleaned: Cleaned) -> None:
     """Raises `GtiError` where a table is empty or too large a share of it is rejected; names the counts."""
-    problems = []
-    for name, (rejected, read, kept) in cleaned.shares.items():
-        if not kept:
-            problems.append(f"no {name} left of {read} rows")
-        elif rejected > config.max_reject_share * read:
-            problems.append(
-                f"{rejected} of {read} rows of the {name} are rejected ({rejected / read:.1%}), more than"
-                f" data.max_reject_share={config.max_reject_share}: mend the files or raise it"
-            )
+    problems = share_problems(config, cleaned.shares)
     if not problems and (cleaned.items.empty or cleaned.interactions.empty):
         problems.append(
             f"k_core={config.k_core}, max_items and max_users leave {len(cleaned.items)} items and"
@@ -115,6 +107,20 @@ def check_content(config: DataConfig, cleaned: Cleaned) -> None:
         )
     if problems:
         raise GtiError(f"data set {config.name!r}: {'; '.join(problems)}\n{summary_text(cleaned.summary)}")
+
+
+def share_problems(config: DataConfig, shares: dict[str, tuple[int, int, int]]) -> list[str]:
+    """A line for each table (rejected, read, kept) that is empty or too much of which is rejected."""
+    problems = []
+    for name, (rejected, read, kept) in shares.items():
+        if not kept:
+            problems.append(f"no {name} left of {read} rows")
+        elif rejected > config.max_reject_share * read:
+            problems.append(
+                f"{rejected} of {read} rows of the {name} are rejected ({rejected / read:.1%}), more than"
+                f" data.max_reject_share={config.max_reject_share}: mend the files or raise it"
+            )
+    return problems
 
 
 def split_cleaned(config: DataConfig, cleaned: Cleaned) -> Prepared:
@@ -146,7 +152,7 @@ def write(prepared: Prepared, folder: Path) -> dict[str, Any]:
     return prepared.summary
 
 
-def _read(config: DataConfig, source: Source) -> dict[str, RawTable]:
+def read_tables(config: DataConfig, source: Source) -> dict[str, RawTable]:
     """The files of each table as one; every missing column of all of them in one error."""
     wanted, found, problems = wanted_columns(config), {}, []
     for name, section in tables(config):

@@ -74,7 +74,7 @@ class Rental:
 
 
 @dataclass
-class _Random:
+class Draws:
     """Draws that depend on `random.Random.random` alone, the one method whose stream Python keeps forever."""
 
     seed: int
@@ -84,15 +84,19 @@ class _Random:
         self.source = random.Random(self.seed)  # noqa: S311 - data, not secrets
 
     def chance(self, probability: float) -> bool:
+        """True so often."""
         return self.source.random() < probability
 
     def whole(self, low: int, high: int) -> int:
+        """A whole number, both ends included."""
         return low + int(self.source.random() * (high - low + 1))
 
     def pick(self, options: Sequence[T]) -> T:
+        """One of them, all alike."""
         return options[int(self.source.random() * len(options))]
 
     def weighted(self, options: Sequence[T], weights: Sequence[float]) -> T:
+        """One of them, as often as its weight says."""
         left = self.source.random() * math.fsum(weights)
         for option, weight in zip(options, weights, strict=True):
             left -= weight
@@ -101,12 +105,13 @@ class _Random:
         return options[-1]
 
     def shuffled(self, values: Sequence[T]) -> list[T]:
+        """All of them in a random order."""
         return [value for _, value in sorted(((self.source.random(), v) for v in values), key=lambda pair: pair[0])]
 
 
 def generate(seed: int = 0) -> dict[str, str]:
     """The text of each file by name; the same seed gives the same bytes."""
-    draw = _Random(seed)
+    draw = Draws(seed)
     outfits = _outfits(draw)
     catalogue = [_outfit_row(draw, number, outfit) for number, outfit in enumerate(outfits)]
     rentals = _rentals(draw, outfits)
@@ -139,7 +144,7 @@ def _identifier(kind: str, text: str) -> str:
 # ---------------------------------------------------------------------------------------------------------- catalogue
 
 
-def _outfits(draw: _Random) -> list[Outfit]:
+def _outfits(draw: Draws) -> list[Outfit]:
     """Garments of `NUM_GROUPS` designs; a design's garments share all but their shade of the colour."""
     designs = [_design(draw, number) for number in range(NUM_GROUPS)]
     sizes = [1] * NUM_GROUPS
@@ -155,14 +160,14 @@ def _outfits(draw: _Random) -> list[Outfit]:
     return [replace(outfit, popularity=-ZIPF * math.log(rank)) for outfit, rank in zip(outfits, ranks, strict=True)]
 
 
-def _design(draw: _Random, number: int) -> Outfit:
+def _design(draw: Draws, number: int) -> Outfit:
     traits = {trait: draw.pick(options) for trait, options in CHOICES.items()}
     garment, brand = draw.pick(words.GARMENTS[traits["occasion"]]), draw.pick(words.BRANDS[traits["tier"]])
     name = f"{draw.pick(words.DESIGNS)} {garment}"
     return Outfit("", _identifier("group", str(number)), name, garment, "", brand, traits)
 
 
-def _outfit_row(draw: _Random, number: int, outfit: Outfit) -> str:
+def _outfit_row(draw: Draws, number: int, outfit: Outfit) -> str:
     size = f"{draw.pick(words.SIZES)} " if number % 20 == 7 else ""
     text = _norwegian(outfit) if number % 50 == 11 else _description(draw, outfit)
     price = 10 * (draw.whole(*words.PRICES[outfit.traits["tier"]]) // 10)
@@ -175,7 +180,7 @@ def _outfit_row(draw: _Random, number: int, outfit: Outfit) -> str:
     return ";".join(f'"{value}"' if ";" in value else value for value in fields)
 
 
-def _description(draw: _Random, outfit: Outfit) -> str:
+def _description(draw: Draws, outfit: Outfit) -> str:
     traits = outfit.traits
     style, tier = draw.pick(words.STYLE_PHRASES[traits["style"]]), draw.pick(words.TIER_PHRASES[traits["tier"]])
     return draw.pick(words.SENTENCES).format(
@@ -206,12 +211,12 @@ def _capital(text: str) -> str:
 # ------------------------------------------------------------------------------------------------------------ rentals
 
 
-def _rentals(draw: _Random, outfits: Sequence[Outfit]) -> list[Rental]:
+def _rentals(draw: Draws, outfits: Sequence[Outfit]) -> list[Rental]:
     numbers = draw.shuffled(range(1, 6000))[:NUM_CUSTOMERS]
     return [rental for number in numbers for rental in _customer(draw, f"{number:05d}", outfits)]
 
 
-def _customer(draw: _Random, customer: str, outfits: Sequence[Outfit]) -> list[Rental]:
+def _customer(draw: Draws, customer: str, outfits: Sequence[Outfit]) -> list[Rental]:
     """One customer's rentals, oldest first."""
     taste = {trait: draw.pick(options) for trait, options in CHOICES.items()}
     mood = dict(taste)  # the occasion and season of the moment
@@ -235,7 +240,7 @@ def _customer(draw: _Random, customer: str, outfits: Sequence[Outfit]) -> list[R
     return rentals
 
 
-def _how_many(draw: _Random) -> int:
+def _how_many(draw: Draws) -> int:
     """1 or 2 rentals now and then, else 3 and more, about 7.5 on average."""
     if draw.chance(0.06):
         return draw.whole(1, 2)
@@ -245,7 +250,7 @@ def _how_many(draw: _Random) -> int:
     return count
 
 
-def _choose(draw: _Random, outfits: Sequence[Outfit], wish: Traits, last_rented: Mapping[str, date], day: date) -> str:
+def _choose(draw: Draws, outfits: Sequence[Outfit], wish: Traits, last_rented: Mapping[str, date], day: date) -> str:
     """An old favourite after a while, else something new by taste and popularity."""
     favourites = [o for o, when in last_rented.items() if (day - when).days >= REPEAT_AFTER_DAYS]
     if favourites and draw.chance(REPEAT_RATE):
@@ -276,7 +281,7 @@ def _nameless(number: int) -> str:
 
 
 def _rental_hazards(
-    draw: _Random, rentals: Sequence[Rental], originals: Sequence[str], newer: Sequence[str]
+    draw: Draws, rentals: Sequence[Rental], originals: Sequence[str], newer: Sequence[str]
 ) -> tuple[list[str], list[str]]:
     """Adds rows that must be rejected; no true row is touched."""
     picked = [draw.pick(rentals) for _ in range(6)]

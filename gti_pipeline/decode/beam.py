@@ -26,15 +26,29 @@ from gti_pipeline.decode.trie import Level, Trie
 from gti_pipeline.errors import GtiError
 
 MIN_OPENING = 16  # a shared opening shorter than this is not worth a forward pass of its own
+MAX_LOGITS = 2**27  # values of one pass (half a GiB in float32); more beams than that go in several passes
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """What the beams share: the cache with the prompts' keys and values, which steps extend, and lengths [B]."""
+    """What the beams share: the cache with the prompts' keys and values, which steps extend, and lengths [B].
+
+    longest is P and rows is V.
+    """
 
     cache: DynamicCache
     lengths: Tensor
     longest: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Children:
+    """The children [B, W, C] of the beams in the trie: nodes, tokens, and whether there is such a child at all."""
+
+    nodes: Tensor
+    tokens: Tensor
+    exist: Tensor
 
 
 @dataclass(frozen=True)
@@ -80,13 +94,16 @@ def beam_search(
     if not prompts:
         return []
     shared, logits = _prefill(model, prompts)
-    if trie.max_token >= logits.shape[-1]:
-        raise GtiError(f"the semantic IDs use token {trie.max_token}, the model has only {logits.shape[-1]} rows")
+    if trie.max_token >= shared.rows:
+        raise GtiError(f"the semantic IDs use token {trie.max_token}, the model has only {shared.rows} rows")
     beams = _root(len(prompts), model.device)
     for depth, level in enumerate(trie.levels):
-        if depth > 0:
-            logits = _step(model, shared, beams, depth)
-        beams = _expand(beams, logits, level, num_beams)
+        children = _children(beams.nodes, level)
+        if depth == 0:
+            log_probs = _log_probs(logits, children.tokens)
+        else:
+            log_probs = _step(model, shared, beams, children.tokens, depth)
+        beams = _choose(beams, children, log_probs, min(num_beams, len(level.tokens)))
     return _ranked(beams, trie)
 
 
@@ -117,7 +134,7 @@ def _prefill(model: PreTrainedModel, prompts: Sequence[Sequence[int]]) -> tuple[
     rest = pad_sequence([torch.tensor(prompt[opening:]) for prompt in prompts], batch_first=True).to(device)
     last = (lengths - opening - 1).unsqueeze(1)
     logits = model(input_ids=rest, cache=cache, use_cache=True, logits_to_keep=last).logits
-    return Prompts(cache, lengths, opening + rest.shape[1]), logits
+    return Prompts(cache, lengths, opening + rest.shape[1], logits.shape[-1]), logits
 
 
 def _shared_opening(prompts: Sequence[Sequence[int]]) -> int:
@@ -135,39 +152,57 @@ def _root(batch: int, device: torch.device) -> Beams:
     return Beams(zeros, zeros, zeros.float(), nothing, broken=torch.tensor(False, device=device))
 
 
-def _step(model: PreTrainedModel, shared: Prompts, beams: Beams, depth: int) -> Tensor:
-    """Runs the beams' tokens, all beams of a user as one sequence under the tree mask; logits [B, W, V]."""
-    batch, width = beams.tokens.shape
-    device = beams.tokens.device
-    prompt = torch.arange(shared.longest, device=device) < shared.lengths.unsqueeze(1)  # [B, P]
-    allowed = torch.cat([prompt.unsqueeze(1).expand(-1, width, -1), beams.sees], dim=-1).unsqueeze(1)  # [B, 1, W, P+S]
-    # Additive, because eager attention takes no other; finite, because a row of -inf would become NaN.
-    mask = torch.zeros(allowed.shape, dtype=model.dtype, device=device)
-    mask.masked_fill_(~allowed, torch.finfo(model.dtype).min)
-    positions = (shared.lengths + depth - 1).unsqueeze(1).expand(batch, width)
-    output = model(
-        input_ids=beams.tokens, attention_mask=mask, position_ids=positions, cache=shared.cache, use_cache=True
-    )
-    logits: Tensor = output.logits
-    return logits
-
-
-def _expand(beams: Beams, logits: Tensor, level: Level, num_beams: int) -> Beams:
-    """The best children of all beams, gathered from the trie: at most `num_beams`, and no more than the level has."""
-    first, end = level.offsets[beams.nodes], level.offsets[beams.nodes + 1]  # [B, W]
-    slots = torch.arange(level.max_children, device=logits.device)
-    children = first.unsqueeze(-1) + slots  # [B, W, C]
-    valid = children < end.unsqueeze(-1)
+def _children(nodes: Tensor, level: Level) -> Children:
+    """Gathered from the trie; the places beyond a node's last child hold some other node."""
+    first, end = level.offsets[nodes], level.offsets[nodes + 1]  # [B, W]
+    children = first.unsqueeze(-1) + torch.arange(level.max_children, device=nodes.device)
+    exist = children < end.unsqueeze(-1)
     children = children.clamp(max=len(level.tokens) - 1).long()
-    tokens = level.tokens[children].long()
-    log_probs = logits.float().log_softmax(-1).gather(-1, tokens)
-    totals = (beams.scores.unsqueeze(-1) + log_probs).masked_fill(~valid, -torch.inf).flatten(1)  # [B, W * C]
+    return Children(children, level.tokens[children].long(), exist)
+
+
+def _step(model: PreTrainedModel, shared: Prompts, beams: Beams, children: Tensor, depth: int) -> Tensor:
+    """Runs the beams' tokens, all beams of a user as one sequence under the tree mask; log P of `children` [B, W, C].
+
+    Where the logits of all beams would be too many, some beams at a time: they do not see one another anyway.
+    """
+    batch, width = beams.tokens.shape
+    some = max(1, MAX_LOGITS // (batch * shared.rows))
+    prompt = torch.arange(shared.longest, device=children.device) < shared.lengths.unsqueeze(1)  # [B, P]
+    positions = (shared.lengths + depth - 1).unsqueeze(1).expand(batch, width)
+    found = []
+    for start in range(0, width, some):
+        end = min(start + some, width)
+        sees = beams.sees[:, start:end, : beams.sees.shape[-1] - (width - end)]  # the beams after these are not cached
+        allowed = torch.cat([prompt.unsqueeze(1).expand(-1, end - start, -1), sees], dim=-1).unsqueeze(1)
+        # Additive, because eager attention takes no other; finite, because a row of -inf would become NaN.
+        mask = torch.zeros(allowed.shape, dtype=model.dtype, device=allowed.device)
+        mask.masked_fill_(~allowed, torch.finfo(model.dtype).min)
+        output = model(
+            input_ids=beams.tokens[:, start:end],
+            attention_mask=mask,
+            position_ids=positions[:, start:end],
+            cache=shared.cache,
+            use_cache=True,
+        )
+        found.append(_log_probs(output.logits, children[:, start:end]))
+    return torch.cat(found, dim=1)
+
+
+def _log_probs(logits: Tensor, tokens: Tensor) -> Tensor:
+    """The log P [B, W, C] of tokens [B, W, C] over the whole vocabulary of logits [B, W, V], in float32."""
+    return logits.float().log_softmax(-1).gather(-1, tokens)
+
+
+def _choose(beams: Beams, children: Children, log_probs: Tensor, width: int) -> Beams:
+    """The `width` best children of all beams; where fewer exist, some of score -inf."""
+    totals = (beams.scores.unsqueeze(-1) + log_probs).masked_fill(~children.exist, -torch.inf).flatten(1)  # [B, W * C]
     missing = totals.isnan()  # reported at the end: asking here would make a GPU wait
     broken = beams.broken | missing.any()
-    chosen = _best(totals.masked_fill(missing, -torch.inf), min(num_beams, len(level.tokens)))
-    nodes, tokens, scores = (x.flatten(1).gather(1, chosen) for x in (children, tokens, totals))
-    parents = (chosen // level.max_children).unsqueeze(-1).expand(-1, -1, beams.sees.shape[-1])
-    own = torch.eye(chosen.shape[1], dtype=torch.bool, device=chosen.device).expand(len(chosen), -1, -1)
+    chosen = _best(totals.masked_fill(missing, -torch.inf), width)
+    nodes, tokens, scores = (x.flatten(1).gather(1, chosen) for x in (children.nodes, children.tokens, totals))
+    parents = (chosen // log_probs.shape[-1]).unsqueeze(-1).expand(-1, -1, beams.sees.shape[-1])
+    own = torch.eye(width, dtype=torch.bool, device=chosen.device).expand(len(chosen), -1, -1)
     return Beams(nodes, tokens, scores, torch.cat([beams.sees.gather(1, parents), own], dim=-1), broken)
 
 
@@ -190,6 +225,6 @@ def _ranked(beams: Beams, trie: Trie) -> list[tuple[NDArray[np.int64], NDArray[n
             "the model gives logits that are not numbers (NaN): its weights are damaged or its dtype too small"
         )
     scores, order = beams.scores.sort(dim=1, descending=True, stable=True)
-    items = trie.items[beams.nodes.gather(1, order)].cpu().numpy()
+    items = trie.items[beams.nodes.gather(1, order)].long().cpu().numpy()
     values = scores.cpu().numpy()
     return [(item[np.isfinite(value)], value[np.isfinite(value)]) for item, value in zip(items, values, strict=True)]

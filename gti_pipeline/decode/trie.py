@@ -30,7 +30,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Trie:
-    """`levels` from the root down, and `items` [num_items]: the catalogue index of each node of the last level."""
+    """`levels` from the root down, and `items` [num_items] (int32): the catalogue index of each node of the last."""
 
     levels: tuple[Level, ...]
     items: Tensor
@@ -49,17 +49,18 @@ class Trie:
         """
         codes, tokens = np.asarray(codes), token_ids.cpu().numpy()
         _check(codes, tokens)
-        order = np.lexsort(codes.T[::-1])
-        rows = codes[order]
-        differs = np.ones(rows.shape, dtype=bool)  # [num_items, L]: does the row open a new node of this level?
-        differs[1:] = np.logical_or.accumulate(rows[1:] != rows[:-1], axis=1)
-        _check_distinct(differs[:, -1], order, rows)
-        starts = [np.zeros(1, dtype=np.int64), *(np.flatnonzero(column) for column in differs.T)]
-        levels = tuple(
-            _level(starts[level], starts[level + 1], tokens[level, rows[starts[level + 1], level]])
-            for level in range(codes.shape[1])
-        )
-        return Trie(levels, torch.from_numpy(order), int(tokens.max()))
+        order = _order(codes, tokens.shape[1])
+        opens = np.arange(len(order)) == 0  # [num_items]: does the item open a new node of this level?
+        parents = np.zeros(1, dtype=np.int64)
+        levels = []
+        for column, level_tokens in zip(codes.T, tokens, strict=True):
+            ordered = column[order]
+            opens[1:] |= ordered[1:] != ordered[:-1]
+            children = np.flatnonzero(opens)
+            levels.append(_level(parents, children, level_tokens[ordered[children]]))
+            parents = children
+        _check_distinct(opens, order, codes)
+        return Trie(tuple(levels), torch.from_numpy(order.astype(np.int32)), int(tokens.max()))
 
     def to(self, device: torch.device | str) -> Trie:
         """The same trie on another device."""
@@ -68,8 +69,20 @@ class Trie:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all tensors: about 8 per node and 8 per item."""
+        """Bytes of all tensors: about 8 per node and 4 per item."""
         return self.items.nbytes + sum(x.offsets.nbytes + x.tokens.nbytes for x in self.levels)
+
+
+def _order(codes: NDArray[np.integer], size: int) -> NDArray[np.int64]:
+    """The items in the order of their codes [num_items, L], each below `size`; equal ones in the catalogue's order.
+
+    One key per item sorts several times faster than a key per level; only what does not fit into 63 bits needs those.
+    """
+    levels = codes.shape[1]
+    if size**levels > np.iinfo(np.int64).max:
+        return np.lexsort(codes.T[::-1])
+    keys = np.ravel_multi_index(tuple(codes.T), (size,) * levels)
+    return np.argsort(keys, kind="stable")
 
 
 def _level(parents: NDArray[np.int64], children: NDArray[np.int64], tokens: NDArray[np.int64]) -> Level:
@@ -99,12 +112,12 @@ def _check(codes: NDArray[np.integer], tokens: NDArray[np.int64]) -> None:
         raise GtiError("the token ids of a level must be distinct and not negative")
 
 
-def _check_distinct(first: NDArray[np.bool_], order: NDArray[np.int64], rows: NDArray[np.integer]) -> None:
+def _check_distinct(opens: NDArray[np.bool_], order: NDArray[np.int64], codes: NDArray[np.integer]) -> None:
     """Refuses two items with the same codes: they could not be told apart."""
-    same = np.flatnonzero(~first)
+    same = np.flatnonzero(~opens)
     if len(same):
         at = same[0]
         raise GtiError(
-            f"items {order[at - 1]} and {order[at]} have the same semantic ID {rows[at].tolist()}"
+            f"items {order[at - 1]} and {order[at]} have the same semantic ID {codes[order[at]].tolist()}"
             f" ({len(same)} items repeat another's)"
         )

@@ -42,8 +42,8 @@ def mean_intervals(
         raise GtiError("no users: an interval needs at least one")
     if not np.isfinite(values).all():
         raise GtiError("a user's metric is not a finite number")
-    draws = _draws(len(values), resamples, np.random.default_rng(seed))
-    means = np.concatenate([counts @ values / len(values) for counts in draws])  # [resamples, M]
+    drawn = draws(len(values), resamples, np.random.default_rng(seed))
+    means = np.concatenate([counts @ values / len(values) for counts in drawn])  # [resamples, M]
     tail = (1 - confidence) / 2
     low, high = np.quantile(means, [tail, 1 - tail], axis=0)
     mean = values.mean(axis=0)
@@ -70,7 +70,7 @@ def paired_interval(
     return mean_interval(ours - theirs, resamples, confidence, seed)
 
 
-def _draws(num_users: int, resamples: int, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:
+def draws(num_users: int, resamples: int, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:
     """How often each user is drawn, [chunk, num_users] at a time: a resampled mean is then one product."""
     chunk = max(1, CELLS // num_users)
     for start in range(0, resamples, chunk):

@@ -7,6 +7,8 @@ n new tokens, V rows of the logits.
 
 from __future__ import annotations
 
+import copy
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -126,6 +128,37 @@ def merge(model: PreTrainedModel, new_rows: Tensor, first_id: int) -> PreTrained
     with torch.no_grad():
         embedding_rows(model)[first_id:end] = new_rows.to(rows.dtype)
     return model
+
+
+def as_plain(model: PreTrainedModel, lm: ExtendedLM) -> PreTrainedModel:
+    """What `merge` would make of them, without changing either: decoding in the middle of training needs it.
+
+    It shares every weight with `lm`, adapters too; only the table of rows, old and new, is a copy. So it is of the
+    moment, and not to be trained or kept.
+
+    Args:
+        model: what `lm` was made of.
+        lm: its decoder is that of `model`.
+    """
+    old, end = lm.old_rows.detach(), lm.first_id + len(lm.new_rows)
+    rows = torch.cat([old[: lm.first_id], lm.new_rows.detach().to(old.dtype), old[end:]])
+    table = nn.Parameter(rows, requires_grad=False)
+    decoder, plain = _shallow(lm.decoder), _shallow(model)
+    num_rows, size = table.shape
+    embedding = nn.Embedding(num_rows, size, device="meta")
+    head = nn.Linear(size, num_rows, bias=False, device="meta")
+    embedding.weight = head.weight = table
+    decoder.set_input_embeddings(embedding)
+    setattr(plain, plain.base_model_prefix, decoder)
+    plain.set_output_embeddings(head)
+    return plain
+
+
+def _shallow(model: PreTrainedModel) -> PreTrainedModel:
+    """The same modules under a parent of its own, in which some can be exchanged."""
+    other = copy.copy(model)
+    other._modules = dict(model._modules)
+    return other
 
 
 def freeze_old(lm: ExtendedLM) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from gti_pipeline import columns as c
 from gti_pipeline.config import GroundConfig
@@ -12,6 +14,7 @@ from gti_pipeline.lm.prompts import SID_TO_TEXT, TEXT_TO_SID, Example, Prompter
 from gti_pipeline.vocab import sid_text
 
 TO_SID, TO_TEXT = "text_to_sid", "sid_to_text"
+MOST_HELD_OUT = 64  # of each direction: enough for a curve, and a check takes seconds
 
 
 def grounding_pairs(
@@ -36,6 +39,25 @@ def grounding_pairs(
                 question, answer = SID_TO_TEXT[name]
                 rows.append((item_id, TO_TEXT, name, question.format(sid=sid), answer.format(**text)))
     return pd.DataFrame(rows, columns=[c.ITEM_ID, c.DIRECTION, c.TEMPLATE, c.PROMPT, c.ANSWER])
+
+
+def hold_out(pairs: pd.DataFrame, share: float, seed: int) -> NDArray[np.bool_]:
+    """Which pairs are held out, [pairs]: one wording of a direction for a share of the items that have others in it.
+
+    At least one and at most `MOST_HELD_OUT` of each direction that has any to spare; none where the share is 0.
+    """
+    rng = np.random.default_rng(seed)
+    mixed = pairs.iloc[rng.permutation(len(pairs))]
+    nth = mixed.groupby([c.ITEM_ID, c.DIRECTION]).cumcount().reindex(pairs.index).to_numpy()  # in random order
+    spare = pairs[nth == 1].set_index([c.ITEM_ID, c.DIRECTION]).index  # items with a second wording
+    first = pd.MultiIndex.from_frame(pairs[[c.ITEM_ID, c.DIRECTION]])
+    eligible = (nth == 0) & first.isin(spare)
+    held = np.zeros(len(pairs), dtype=bool)
+    for direction in (TO_SID, TO_TEXT):
+        places = np.flatnonzero(eligible & (pairs[c.DIRECTION] == direction).to_numpy())
+        wanted = min(MOST_HELD_OUT, len(places), max(1, round(share * len(places)))) if share else 0
+        held[rng.permutation(places)[:wanted]] = True
+    return held
 
 
 def encode_pairs(pairs: pd.DataFrame, prompter: Prompter) -> list[Example]:

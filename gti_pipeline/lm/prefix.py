@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache
 
-from gti_pipeline.lm.extended import IGNORED, ExtendedLM
+from gti_pipeline.lm.extended import ExtendedLM
 from gti_pipeline.lm.prompts import Example
 
 
@@ -38,10 +38,10 @@ class SplitExample:
 
 
 def split_example(example: Example, first_id: int, num_new: int) -> SplitExample:
-    """Cuts an example before its first new token (a prefix of at least one token)."""
-    at = next(i for i, token in enumerate(example.ids) if first_id <= token < first_id + num_new)
+    """Cuts an example before its first new or supervised token (a prefix of at least one token)."""
+    tokens = enumerate(zip(example.ids, example.supervised, strict=True))
+    at = next(i for i, (token, asked) in tokens if asked or first_id <= token < first_id + num_new)
     assert at > 0, "a chat template opens every prompt"
-    assert not any(example.supervised[:at]), "answers begin with, or follow, the first new token"
     return SplitExample(tuple(example.ids[:at]), example.ids[at:], example.supervised[at:])
 
 
@@ -53,6 +53,7 @@ class PrefixCache:
         self.budget = budget
         self.used = 0
         self._kept: dict[tuple[int, ...], Prefix] = {}
+        self._token_bytes = 0  # of one token; 0 while none was computed
 
     def get(self, prefixes: Sequence[tuple[int, ...]]) -> list[Prefix]:
         """The prefixes, the missing ones computed in one batch."""
@@ -61,10 +62,20 @@ class PrefixCache:
         result = [self._kept.get(p) or fresh[p] for p in prefixes]
         for ids, prefix in fresh.items():
             size = prefix.keys_values.nbytes
+            self._token_bytes = size // len(ids)
             if self.used + size <= self.budget:
                 self._kept[ids] = prefix
                 self.used += size
         return result
+
+    def warm(self, prefixes: Sequence[tuple[int, ...]]) -> None:
+        """Leaves the cache as `get` would, and computes nothing where nothing would be kept.
+
+        A prefix's last bits depend on what is computed beside it, so a resumed run fills its cache as the first did.
+        """
+        missing = [p for p in dict.fromkeys(prefixes) if p not in self._kept]
+        if any(self.used + self._token_bytes * len(p) <= self.budget for p in missing):
+            self.get(prefixes)
 
     @torch.no_grad()  # not inference mode: gradients of the tails pass these tensors by
     def _compute(self, prefixes: Sequence[tuple[int, ...]]) -> list[Prefix]:
@@ -83,6 +94,11 @@ class PrefixCache:
 
 def tail_loss(lm: ExtendedLM, examples: Sequence[SplitExample], prefixes: Sequence[Prefix]) -> Tensor:
     """Mean NLL over the supervised tokens of the tails; only the tails are run, logits at supervised positions only."""
+    return tail_nll(lm, examples, prefixes)[0].mean()
+
+
+def tail_nll(lm: ExtendedLM, examples: Sequence[SplitExample], prefixes: Sequence[Prefix]) -> tuple[Tensor, Tensor]:
+    """NLL [N] of each supervised token, and the example [N] that each belongs to, in order."""
     device = lm.old_rows.device
     tails = pad_sequence([torch.tensor(e.tail, device=device) for e in examples], batch_first=True)
     supervised = [torch.tensor(e.supervised, device=device) for e in examples]
@@ -90,8 +106,8 @@ def tail_loss(lm: ExtendedLM, examples: Sequence[SplitExample], prefixes: Sequen
     states = torch.stack([p.last_hidden for p in prefixes]).unsqueeze(1)  # predicts the tail's first token
     if tails.shape[1] > 1:
         states = torch.cat([states, _run_tails(lm, tails[:, :-1], prefixes)], dim=1)
-    targets = tails.masked_fill(~chosen, IGNORED)
-    return F.cross_entropy(lm.logits(states[chosen]), targets[chosen])
+    nll = F.cross_entropy(lm.logits(states[chosen]), tails[chosen], reduction="none")
+    return nll, chosen.nonzero()[:, 0]
 
 
 def _run_tails(lm: ExtendedLM, tails: Tensor, prefixes: Sequence[Prefix]) -> Tensor:

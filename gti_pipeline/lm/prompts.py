@@ -25,6 +25,9 @@ SID_TO_TEXT = {
     "description": ("What is the description of {sid}?", "{description}"),
     "both": ("What are the title and description of {sid}?", "{title}. {description}"),
 }
+# wordings that nothing is trained on, for the retrieval probe
+PROBE_TO_SID = "Find the item that is called: {title}"
+PROBE_TO_TEXT = "What is {sid} called?"
 NEXT_ITEM = (
     "A customer chose these items, oldest first: {history}\nWhich item comes next?",
     "Predict the next item of this sequence: {history}",

@@ -55,12 +55,22 @@ class Recommended:
 
 @dataclass(frozen=True)
 class Example:
-    """A test user: what they had, what the model recommends, what they took next."""
+    """A test user: what they had, what each arm recommends, what they took next."""
 
     user_id: str
     history: tuple[str, ...]
-    recommended: tuple[Recommended, ...]
+    lists: Mapping[str, tuple[Recommended, ...]]  # by arm
     truth: str
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """What the new tokens' rows are like at each moment of a run (stage: init, grounded, tuned)."""
+
+    numbers: pd.DataFrame  # schemas.DIAGNOSTICS
+    cosines: pd.DataFrame  # schemas.COSINES
+    spectrum: pd.DataFrame  # schemas.SPECTRUM
+    nearest_words: pd.DataFrame  # schemas.NEAREST_WORDS
 
 
 @dataclass(frozen=True)
@@ -96,6 +106,7 @@ class ReportInput:
     budgets: tuple[BudgetRow, ...] = ()
     steps: Mapping[str, pd.DataFrame] = field(default_factory=dict)  # schemas.STEPS by stage
     differences: tuple[Difference, ...] = ()
+    diagnostics: Diagnostics | None = None
     examples: tuple[Example, ...] = ()
     next_steps: str = ""
     headline_k: int = 10
@@ -108,17 +119,41 @@ class ReportInput:
 
 
 @dataclass(frozen=True)
+class ArmBudget:
+    """What one arm was trained with in one stage; of several seeds their mean."""
+
+    arm: str
+    stage: str  # ground or sft
+    steps: int
+    examples: int
+    targets: int  # supervised tokens
+    tokens: int
+
+
+@dataclass(frozen=True)
 class ComparisonInput:
-    """Everything `report.html.build_comparison` shows of several arms."""
+    """Everything `report.comparison.build_comparison` shows of several arms."""
 
     title: str
     dataset: str
-    metrics: pd.DataFrame  # schemas.METRICS, one arm per method (averaged over seeds where there are several)
+    metrics: pd.DataFrame  # schemas.METRICS, a row per arm or baseline (averaged over seeds where there are several)
+    arms: tuple[str, ...] = ()  # the methods among them; the others are baselines
     reference: str = "mean_sft"
     is_standin: bool = False
     banner: str = ""
     differences: tuple[Difference, ...] = ()
-    notes: tuple[str, ...] = ()  # what the arms share, seeds, budgets
+    seeds: int = 1
+    budgets: tuple[ArmBudget, ...] = ()
+    curves: pd.DataFrame | None = None  # arm, seed and schemas.STEPS of fine-tuning's validation
+    diagnostics: pd.DataFrame | None = None  # arm and schemas.DIAGNOSTICS, averaged over seeds
+    spectra: pd.DataFrame | None = None  # arm and schemas.SPECTRUM, averaged over seeds
+    examples: tuple[Example, ...] = ()
+    notes: tuple[str, ...] = ()  # what the arms share, what was left out
     next_steps: str = ""
     headline_k: int = 10
     confidence: float = 0.95
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        """What is in the metrics and is no arm, in their order."""
+        return tuple(name for name in dict.fromkeys(self.metrics[c.ARM]) if name not in self.arms)

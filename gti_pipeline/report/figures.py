@@ -31,7 +31,7 @@ def loss_figure(stage: str, steps: pd.DataFrame) -> Figure | None:
     names = [name for name in dict.fromkeys(steps[c.METRIC]) if "loss" in str(name)]
     if not names:
         return None
-    figure, axes = _empty(f"{stage}: loss", "step", "loss")
+    figure, axes = blank(f"{stage}: loss", "step", "loss")
     for place, name in enumerate(names):
         rows = steps[steps[c.METRIC] == name].sort_values(c.STEP)
         _curve(axes, rows, str(name), COLOURS[place % len(COLOURS)])
@@ -39,7 +39,7 @@ def loss_figure(stage: str, steps: pd.DataFrame) -> Figure | None:
     finite = values[np.isfinite(values)]
     if not finite.empty and finite.min() > 0 and finite.max() / finite.min() > 100:
         axes.set_yscale("log")
-    _legend(axes)
+    legend(axes)
     return figure
 
 
@@ -48,13 +48,13 @@ def codebook_figure(semantic_ids: pd.DataFrame, codebook_size: int) -> Figure | 
     if semantic_ids.empty:
         return None
     codes = np.stack([np.asarray(value) for value in semantic_ids[c.CODES]])
-    figure, axes = _empty("Codebook use", "codes, most used first", "items")
+    figure, axes = blank("Codebook use", "codes, most used first", "items")
     for level in range(codes.shape[1]):
         counts = np.sort(np.bincount(codes[:, level], minlength=codebook_size))[::-1]
         used = f"level {level + 1}: {int((counts > 0).sum())} of {counts.size} used"
         axes.step(np.arange(1, counts.size + 1), counts, where="mid", color=COLOURS[level % len(COLOURS)], label=used)
     axes.set_ylim(bottom=0)
-    _legend(axes)
+    legend(axes)
     return figure
 
 
@@ -66,7 +66,7 @@ def metric_figure(metrics: pd.DataFrame, metric: str, arms: tuple[str, ...]) -> 
     ks = sorted(set(rows[c.K]))
     present = [arm for arm in arms if (rows[c.ARM] == arm).any()]
     label = LONG.get(metric, metric)
-    figure, axes = _empty(f"{label}@K, all test users", "K", label)
+    figure, axes = blank(f"{label}@K, all test users", "K", label)
     width = 0.8 / len(present)
     for place, arm in enumerate(present):
         own = rows[rows[c.ARM] == arm].set_index(c.K).reindex(ks)
@@ -78,7 +78,24 @@ def metric_figure(metrics: pd.DataFrame, metric: str, arms: tuple[str, ...]) -> 
             at, value, width * 0.92, color=COLOURS[place % len(COLOURS)], label=arm, yerr=errors, error_kw=whiskers
         )
     axes.set_xticks(np.arange(len(ks)), [str(k) for k in ks])
-    _legend(axes)
+    legend(axes)
+    return figure
+
+
+def curve_figure(metric: str, rows: pd.DataFrame) -> Figure:
+    """A metric over the steps of fine-tuning, a curve per arm: the mean of its seeds, in the band that they span.
+
+    Args:
+        metric: its name.
+        rows: arm, seed, step, value.
+    """
+    figure, axes = blank(f"{metric.replace('_', ' ')} during SFT", "step", metric.replace("_", " "))
+    for place, arm in enumerate(dict.fromkeys(rows[c.ARM])):
+        seeds = rows[rows[c.ARM] == arm].groupby(c.STEP)[c.VALUE].agg(["mean", "min", "max"])
+        colour = COLOURS[place % len(COLOURS)]
+        axes.plot(seeds.index, seeds["mean"], color=colour, linewidth=1.5, marker=".", label=str(arm))
+        axes.fill_between(seeds.index, seeds["min"], seeds["max"], color=colour, alpha=0.15, linewidth=0)
+    legend(axes)
     return figure
 
 
@@ -110,6 +127,7 @@ def inline_svg(figure: Figure, name: str) -> str:
     """The figure as SVG for a page: transparent, text in the page's colour, ids apart from other figures' ids."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    figure.set_layout_engine("none")  # it is laid out now; to do so again for the PNG takes as long as drawing it
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
@@ -118,7 +136,8 @@ def inline_svg(figure: Figure, name: str) -> str:
     return svg.replace("url(#", f"url(#{name}-")
 
 
-def _empty(title: str, x: str, y: str) -> tuple[Figure, Axes]:
+def blank(title: str, x: str, y: str) -> tuple[Figure, Axes]:
+    """A figure of the usual size and its empty axes."""
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.add_subplot()
     axes.set_title(title, fontsize=11, color=INK, loc="left")
@@ -144,5 +163,6 @@ def _curve(axes: Axes, rows: pd.DataFrame, name: str, colour: str) -> None:
     axes.plot(x, y.rolling(len(rows) // 30, min_periods=1).mean(), color=colour, linewidth=1.5, label=name)
 
 
-def _legend(axes: Axes) -> None:
+def legend(axes: Axes) -> None:
+    """Names of what is drawn."""
     axes.legend(fontsize=8, frameon=False, labelcolor=INK)

@@ -1,69 +1,35 @@
-"""The pages: one self-contained file each (styles and figures inside, nothing fetched), readable on a phone."""
+"""The page of a run: one self-contained file, readable on a phone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import pandas as pd
-from markupsafe import Markup
 
 from gti_pipeline import columns as c
-from gti_pipeline.artifacts import write_text
-from gti_pipeline.report import POPULAR, ComparisonInput, ReportInput
-from gti_pipeline.report.figures import inline_svg, metric_figure, run_figures, write_png
+from gti_pipeline.report import POPULAR, ReportInput
+from gti_pipeline.report.diagnostic_figures import diagnostic_figures
+from gti_pipeline.report.diagnostic_tables import numbers_frame, words_frame
+from gti_pipeline.report.figures import run_figures
+from gti_pipeline.report.page import Table, Written, banner_lines, drawings, render, table, write
 from gti_pipeline.report.tables import (
     BENEATH,
     COMPARED,
     FIRST,
     arms_frame,
     arms_markdown,
-    compare_markdown,
-    compare_relative,
-    compare_values,
     difference_frame,
     final_frame,
     markdown,
     nearest_k,
-    number,
-    percent,
     slices_frame,
     stage_frame,
 )
-from gti_pipeline.report.verdict import against_popularity, between_arms, strongest, verdicts
+from gti_pipeline.report.verdict import strongest, verdicts
 
-TEMPLATES = Path(__file__).parent / "templates"
 CURVES = ("semantic_ids", "ground", "sft")  # the stages whose loss a reader expects to see
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of a page: its text, how many columns are aligned left, and which rows stand out."""
-
-    columns: list[str]
-    rows: list[list[str]]
-    left: int = 1
-    caption: str = ""
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure of a page."""
-
-    label: str
-    svg: Markup
-
-
-@dataclass(frozen=True)
-class Written:
-    """The files of a report."""
-
-    page: Path
-    text: Path
-    figures: tuple[Path, ...]
 
 
 def build_report(data: ReportInput, folder: Path) -> Written:
@@ -77,70 +43,40 @@ def build_report(data: ReportInput, folder: Path) -> Written:
         codes=data.semantic_ids,
         codebook_size=data.codebook_size,
     )
-    page = _render(
+    rows = diagnostic_figures(data.diagnostics) if data.diagnostics else {}
+    page = render(
         "report.html",
         data=data,
         verdicts=verdicts(data.metrics, data.arm, data.differences, data.headline_k),
         metric_tables=_metric_tables(data),
         every_k=_every_k(data),
-        slice_tables=[_table(frame) for frame in _slice_frames(data)],
-        differences=_table(difference_frame(data.differences)),
-        stages=_table(stage_frame(data.stages), left=3),
+        slice_tables=[table(frame) for frame in _slice_frames(data)],
+        differences=table(difference_frame(data.differences)),
+        stages=table(stage_frame(data.stages), left=3),
         budgets=_budget_table(data),
-        drawings=[Drawing(name.replace("_", " "), _svg(figure, name)) for name, figure in figures.items()],
+        drawings=drawings(figures),
+        diagnostics=_diagnostics(data),
+        diagnostic_drawings=drawings(rows),
         missing=[stage for stage in CURVES if f"loss_{stage}" not in figures],
         data_facts=facts(data.data_summary),
         id_facts=facts(data.semantic_id_summary),
     )
-    return _write(folder, "report.html", page, report_markdown(data), figures)
-
-
-def build_comparison(data: ComparisonInput, folder: Path) -> Written:
-    """Writes `comparison.html`, `comparison.md` and `figures/*.png` of several arms into `folder`."""
-    arms = list(dict.fromkeys(data.metrics[c.ARM]))
-    k = nearest_k(data.metrics, data.headline_k)
-    slices = [slices_frame(data.metrics, arms, name, k) for name in COMPARED]
-    drawn = {f"compare_{metric}": metric_figure(data.metrics, metric, tuple(arms)) for metric in COMPARED}
-    figures = {name: figure for name, figure in drawn.items() if figure is not None}
-    page = _render(
-        "comparison.html",
-        data=data,
-        sentences=between_arms(data.differences, arms, data.reference),
-        popularity=[
-            against_popularity(data.metrics, arm, data.differences, data.headline_k) for arm in arms if arm != POPULAR
-        ],
-        others=_table(arms_frame(data.metrics, arms, ("precision", *BENEATH), intervals=False)),
-        headline=_table(arms_frame(data.metrics, arms, ks=(k,)), caption="All test users"),
-        slice_tables=[_table(frame) for frame in (slices if len(slices[0]) > 1 else ())],
-        absolute=_numbers(compare_values(data.metrics), "absolute"),
-        relative=_numbers(_gains(data), "relative"),
-        differences=_table(difference_frame(data.differences)),
-        drawings=[Drawing(name.replace("_", " "), _svg(figure, name)) for name, figure in figures.items()],
-    )
-    return _write(folder, "comparison.html", page, comparison_markdown(data), figures)
+    return write(folder, "report.html", page, report_markdown(data), "metrics.md", figures | rows)
 
 
 def report_markdown(data: ReportInput) -> str:
     """The run's numbers as Markdown: verdict, metrics, budgets."""
-    parts = [f"# {data.title}\n", *_banner(data.banner)]
+    parts = [f"# {data.title}\n", *banner_lines(data.banner)]
     parts += [said.text + "\n" for said in verdicts(data.metrics, data.arm, data.differences, data.headline_k)]
     arms = [data.arm, *data.baselines]
     whole = arms_markdown(data.metrics, arms) if len(arms) > 2 else markdown(_final(data))
     parts.append(f"## All test users\n\n{whole}")
     parts.append("## Slices of the test users\n\n" + "\n".join(map(markdown, _slice_frames(data))))
+    if data.diagnostics:
+        parts.append(f"## The new tokens' rows\n\n{markdown(numbers_frame(data.diagnostics.numbers))}")
     if data.budgets:
         lines = [f"- {row.stage}: {row.text}; stopped: {row.stopped}\n" for row in data.budgets]
         parts.append("## How much was trained\n\n" + "".join(lines))
-    return "\n".join(parts)
-
-
-def comparison_markdown(data: ComparisonInput) -> str:
-    """The comparison as Markdown: table, differences, what is shown."""
-    arms = list(dict.fromkeys(data.metrics[c.ARM]))
-    parts = [f"# {data.title}\n", *_banner(data.banner), compare_markdown(data.metrics, data.reference)]
-    parts.append("".join(f"- {line}\n" for line in between_arms(data.differences, arms, data.reference)))
-    if data.differences:
-        parts.append(markdown(difference_frame(data.differences), left=2))
     return "\n".join(parts)
 
 
@@ -182,7 +118,7 @@ def _metric_tables(data: ReportInput) -> list[Table]:
         beneath = arms_frame(data.metrics, arms, BENEATH, ks, intervals=False)
     else:
         first, beneath = (_final(data, names) for names in (FIRST, BENEATH))
-    return [_table(first, caption="All test users"), _table(beneath, caption="What else the lists show")]
+    return [table(first, caption="All test users"), table(beneath, caption="What else the lists show")]
 
 
 def _every_k(data: ReportInput) -> list[Table]:
@@ -191,7 +127,7 @@ def _every_k(data: ReportInput) -> list[Table]:
     if len(arms) <= 2:
         return []
     frames = arms_frame(data.metrics, arms), arms_frame(data.metrics, arms, BENEATH, intervals=False)
-    return [_table(frame) for frame in frames]
+    return [table(frame) for frame in frames]
 
 
 def _slice_frames(data: ReportInput) -> list[pd.DataFrame]:
@@ -201,50 +137,21 @@ def _slice_frames(data: ReportInput) -> list[pd.DataFrame]:
     return [slices_frame(data.metrics, arms, name, k) for name in COMPARED]
 
 
+def _diagnostics(data: ReportInput) -> list[Table]:
+    """The numbers over all levels and by level, then the nearest words."""
+    if data.diagnostics is None:
+        return []
+    numbers, words = data.diagnostics.numbers, data.diagnostics.nearest_words
+    return [
+        table(numbers_frame(numbers), caption="Over all levels"),
+        table(numbers_frame(numbers, by_level=True), left=2, caption="By level"),
+        table(words_frame(words), left=4, caption="Nearest words of the most frequent codes"),
+    ]
+
+
 def _budget_table(data: ReportInput) -> Table:
     rows = [
         [b.stage, b.text, b.stopped, f"{b.steps:,}", f"{b.epochs:.2f}", f"{b.examples:,}", f"{b.tokens:,}"]
         for b in data.budgets
     ]
     return Table(["stage", "what was done", "why it stopped", "steps", "epochs", "examples", "tokens"], rows, left=3)
-
-
-def _gains(data: ComparisonInput) -> pd.DataFrame:
-    gains = compare_relative(compare_values(data.metrics), data.reference)
-    return gains.drop(index=data.reference, errors="ignore")
-
-
-def _numbers(values: pd.DataFrame, kind: str) -> Table:
-    spell = number if kind == "absolute" else percent
-    rows = [[str(arm), *(spell(float(value)) for value in values.loc[arm])] for arm in values.index]
-    return Table(["arm", *map(str, values.columns)], rows)
-
-
-def _table(frame: pd.DataFrame, left: int = 1, caption: str = "") -> Table:
-    return Table([str(name) for name in frame.columns], frame.astype(str).to_numpy().tolist(), left, caption)
-
-
-def _svg(figure: Any, name: str) -> Markup:
-    return Markup(inline_svg(figure, name))  # noqa: S704  drawn by matplotlib, which escapes its texts
-
-
-def _banner(banner: str) -> list[str]:
-    return [f"> **{' '.join(banner.split())}**\n"] if banner else []
-
-
-def _render(template: str, **values: Any) -> str:
-    """A page with every value escaped; a name the template lacks is an error."""
-    loader = jinja2.FileSystemLoader(TEMPLATES)
-    environment = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.get_template(template).render(**values)
-
-
-def _write(folder: Path, name: str, page: str, text: str, figures: Mapping[str, Any]) -> Written:
-    (folder / "figures").mkdir(parents=True, exist_ok=True)
-    paths = [write_png(figure, folder / "figures" / f"{key}.png") for key, figure in figures.items()]
-    write_text(folder / name, page)
-    text_path = folder / ("metrics.md" if name == "report.html" else "comparison.md")
-    write_text(text_path, text)
-    return Written(folder / name, text_path, tuple(paths))

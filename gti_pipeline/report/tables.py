@@ -13,7 +13,14 @@ from rich.table import Table
 from gti_pipeline import columns as c
 from gti_pipeline.report import OVERALL, POPULAR, Difference, StageRow
 
-SHORT = {"recall": "R", "ndcg": "N", "precision": "P"}
+SHORT = {
+    "recall": "R",
+    "ndcg": "N",
+    "precision": "P",
+    "precision_good": "P good",
+    "precision_good_maybe": "P good+maybe",
+    "ndcg_graded": "N",
+}
 LONG = {
     "recall": "Recall",
     "ndcg": "NDCG",
@@ -25,9 +32,13 @@ LONG = {
     "repeats": "Repeats",
     "sid_prefix_1": "SID 1 code",
     "sid_prefix_2": "SID 2 codes",
+    "precision_good": "Precision (good)",
+    "precision_good_maybe": "Precision (good or maybe)",
+    "ndcg_graded": "Graded NDCG",
 }
 FIRST = ("recall", "ndcg", "precision")
-BENEATH = tuple(name for name in LONG if name not in FIRST)
+OF_SEARCH = ("precision_good", "precision_good_maybe", "ndcg_graded")  # the paper's industrial table
+BENEATH = tuple(name for name in LONG if name not in (*FIRST, *OF_SEARCH))
 COMPARED = ("recall", "ndcg")  # the paper's columns; with one target per user precision is recall / K
 NO_CONTEST = {"coverage", "popularity", "repeats"}  # more of them is neither better nor worse
 BEST = "*"
@@ -159,9 +170,14 @@ def slices_frame(metrics: pd.DataFrame, arms: Sequence[str], metric: str, k: int
     return pd.DataFrame(lines, columns=[metric_name(metric, k), *arms, "users"])
 
 
+def first_names(metrics: pd.DataFrame) -> tuple[str, ...]:
+    """The metrics that stand first, the very first of them being the headline: those of the task that was measured."""
+    return OF_SEARCH if (metrics[c.METRIC] == OF_SEARCH[0]).any() else FIRST
+
+
 def nearest_k(metrics: pd.DataFrame, wanted: int) -> int:
-    """The wanted K where Recall was measured there, else the K nearest to it."""
-    ks = {int(k) for k in metrics.loc[metrics[c.METRIC] == FIRST[0], c.K]}
+    """The wanted K where the headline metric was measured there, else the K nearest to it."""
+    ks = {int(k) for k in metrics.loc[metrics[c.METRIC] == first_names(metrics)[0], c.K]}
     return min(ks, key=lambda k: (abs(k - wanted), k), default=wanted)
 
 
@@ -211,12 +227,14 @@ def compare_frame(
 
 def compare_table(metrics: pd.DataFrame, reference: str = "mean_sft", title: str = "") -> Table:
     """`compare_frame` for the terminal."""
-    return _rich(compare_frame(metrics, reference), title, left=1)
+    return _rich(
+        compare_frame(metrics, reference, OF_SEARCH if first_names(metrics) == OF_SEARCH else COMPARED), title, left=1
+    )
 
 
-def compare_markdown(metrics: pd.DataFrame, reference: str = "mean_sft") -> str:
+def compare_markdown(metrics: pd.DataFrame, reference: str = "mean_sft", names: Sequence[str] = COMPARED) -> str:
     """`compare_frame` as Markdown."""
-    return markdown(compare_frame(metrics, reference), left=1)
+    return markdown(compare_frame(metrics, reference, names), left=1)
 
 
 def difference_frame(differences: Sequence[Difference]) -> pd.DataFrame:

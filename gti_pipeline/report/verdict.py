@@ -9,9 +9,8 @@ import pandas as pd
 
 from gti_pipeline import columns as c
 from gti_pipeline.report import OVERALL, POPULAR, Difference
-from gti_pipeline.report.tables import metric_name, nearest_k, shown, with_interval
+from gti_pipeline.report.tables import first_names, metric_name, nearest_k, shown, with_interval
 
-HEADLINE = "recall"
 SPOKEN = {POPULAR: "popularity"}
 
 
@@ -36,7 +35,8 @@ def verdicts(metrics: pd.DataFrame, arm: str, differences: Sequence[Difference] 
 
 def strongest(metrics: pd.DataFrame, arm: str, k: int = 10) -> str | None:
     """The other arm with the highest Recall@K over all test users, the first of equals; None where there is none."""
-    wanted = (metrics[c.SLICE] == OVERALL) & (metrics[c.METRIC] == HEADLINE) & (metrics[c.ARM] != arm)
+    headline = first_names(metrics)[0]
+    wanted = (metrics[c.SLICE] == OVERALL) & (metrics[c.METRIC] == headline) & (metrics[c.ARM] != arm)
     rows = metrics[wanted & (metrics[c.K] == nearest_k(metrics, k))]
     return None if rows.empty else str(rows[c.ARM].iloc[int(rows[c.VALUE].argmax())])
 
@@ -51,13 +51,14 @@ def against(
 ) -> Verdict:
     """Whether the arm's Recall@K is above the reference's on the same users, with both numbers."""
     k = nearest_k(metrics, k)
+    headline = first_names(metrics)[0]
     own, other = (_headline(metrics, name, k) for name in (arm, reference))
-    name, they = metric_name(HEADLINE, k), SPOKEN.get(reference, reference)
+    name, they = metric_name(headline, k), SPOKEN.get(reference, reference)
     if own is None or other is None:
         lacking = arm if own is None else reference
         return Verdict("open", f"{name} of {lacking} was not measured: nothing can be said against {they}.")
     both = f"{arm} {_interval(own)}, {they} {_interval(other)}, on the same {int(own[c.NUM_USERS]):,} test users"
-    certain, reason = _certainty(own, other, _paired(differences, arm, reference, k))
+    certain, reason = _certainty(own, other, _paired(differences, arm, reference, headline, k))
     if own[c.VALUE] <= other[c.VALUE]:
         relation = "equal to" if own[c.VALUE] == other[c.VALUE] else "below"
         return Verdict("bad", f"{name} is NOT above {they}'s: it is {relation} it ({both}). {reason}")
@@ -66,17 +67,38 @@ def against(
     return Verdict("open", f"{name} is higher than {they}'s, but not shown to be beyond chance: {both}. {reason}")
 
 
-def between_arms(differences: Sequence[Difference], arms: Sequence[str], reference: str) -> list[str]:
-    """One sentence per arm on what its headline difference to the reference shows at this size."""
+def between_arms(
+    differences: Sequence[Difference], arms: Sequence[str], reference: str, k: int | None = None
+) -> list[str]:
+    """A sentence per arm and metric on what its difference to the reference shows at this size; at one K, if given."""
     if reference not in arms:
         return [f"The reference arm {reference} was not run: no gain can be stated."]
     sentences = []
     for arm in arms:
-        paired = [d for d in differences if (d.arm, d.reference) == (arm, reference)]
+        paired = [d for d in differences if (d.arm, d.reference) == (arm, reference) and k in (None, d.k)]
         sentences += [_difference_sentence(d) for d in paired]
         if not paired and arm not in (reference, POPULAR):
             sentences.append(f"{arm}: no paired difference to {reference} was computed, so its gain is a number only.")
     return sentences
+
+
+def at_this_size(differences: Sequence[Difference], seeds: int, k: int) -> list[str]:
+    """What the size of a comparison allows to be seen at all, and what it leaves open."""
+    same = [d for d in differences if d.k == k and d.metric == differences[0].metric]
+    if not same:
+        return []
+    widest = max((d.high - d.low) / 2 for d in same)
+    name, users = metric_name(same[0].metric, k), same[0].num_users
+    runs = (
+        "one seed: how much training runs differ is not in any interval"
+        if seeds == 1
+        else f"{seeds} seeds: the intervals hold the chance of users and of training runs, the latter roughly"
+    )
+    return [
+        f"At this size ({users:,} test users, {runs}) a difference in {name} below about {widest:.4f} cannot be told"
+        " from none.",
+        "Each interval stands for itself: of many comparisons some exclude zero by chance alone.",
+    ]
 
 
 def _difference_sentence(difference: Difference) -> str:
@@ -102,7 +124,7 @@ def _certainty(own: pd.Series, other: pd.Series, paired: Difference | None) -> t
 
 
 def _headline(metrics: pd.DataFrame, arm: str, k: int) -> pd.Series | None:
-    wanted = (metrics[c.ARM] == arm) & (metrics[c.SLICE] == OVERALL) & (metrics[c.METRIC] == HEADLINE)
+    wanted = (metrics[c.ARM] == arm) & (metrics[c.SLICE] == OVERALL) & (metrics[c.METRIC] == first_names(metrics)[0])
     rows = metrics[wanted & (metrics[c.K] == k)]
     return None if rows.empty else rows.iloc[0]
 
@@ -111,6 +133,6 @@ def _interval(row: pd.Series) -> str:
     return with_interval(float(row[c.VALUE]), float(row[c.LOW]), float(row[c.HIGH]))
 
 
-def _paired(differences: Sequence[Difference], arm: str, reference: str, k: int) -> Difference | None:
-    wanted = (arm, reference, HEADLINE, k)
+def _paired(differences: Sequence[Difference], arm: str, reference: str, metric: str, k: int) -> Difference | None:
+    wanted = (arm, reference, metric, k)
     return next((d for d in differences if (d.arm, d.reference, d.metric, d.k) == wanted), None)

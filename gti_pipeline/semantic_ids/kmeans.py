@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
+SAMPLE = 256  # points a centroid that it learns from
 
 
 def kmeans(points: Floats, count: int, iterations: int, seed: int) -> Floats:
@@ -14,26 +15,41 @@ def kmeans(points: Floats, count: int, iterations: int, seed: int) -> Floats:
     Where there are no more distinct points than centroids, every distinct point is one and the others are copies with
     a jitter of a thousandth of the points' spread (or of their size, where all are equal), so that no two coincide.
     """
-    import faiss
-
     distinct = _distinct(points)
     if len(distinct) > count:
-        run = faiss.Kmeans(
-            points.shape[1],
-            count,
-            niter=iterations,
-            seed=seed + 1,
-            min_points_per_centroid=1,
-            max_points_per_centroid=256,
-        )
-        run.train(np.ascontiguousarray(points, dtype=np.float32))
-        return np.asarray(run.centroids, dtype=np.float32).reshape(count, -1)
+        return _clusters(points, count, iterations, seed)
     rng = np.random.default_rng(seed)
     chosen = distinct[np.arange(count) % len(distinct)]
     spread = float(distinct.std()) or float(np.abs(distinct).max()) or 1.0
     jitter = rng.normal(0, 1e-3 * spread, chosen.shape)
     jitter[: len(distinct)] = 0
     return np.asarray(chosen + jitter, dtype=np.float32)
+
+
+def _clusters(points: Floats, count: int, iterations: int, seed: int) -> Floats:
+    """Lloyd's iterations by faiss from k-means++ (Arthur and Vassilvitskii, 2007) on a sample of the points.
+
+    faiss starts from random points, several of which may lie in one cluster and never leave it.
+    """
+    import faiss
+    from sklearn.cluster import kmeans_plusplus
+
+    rng = np.random.default_rng(seed)
+    sample = points
+    if len(points) > SAMPLE * count:
+        sample = points[np.sort(rng.choice(len(points), SAMPLE * count, replace=False))]
+    sample = np.ascontiguousarray(sample, dtype=np.float32)
+    start, _ = kmeans_plusplus(sample, count, random_state=seed)
+    run = faiss.Kmeans(
+        sample.shape[1],
+        count,
+        niter=iterations,
+        seed=seed + 1,
+        min_points_per_centroid=1,
+        max_points_per_centroid=SAMPLE + 1,  # it draws a sample of its own beyond that
+    )
+    run.train(sample, init_centroids=np.ascontiguousarray(start, dtype=np.float32))
+    return np.asarray(run.centroids, dtype=np.float32).reshape(count, -1)
 
 
 def _distinct(points: Floats) -> Floats:

@@ -85,6 +85,7 @@ def _fit(data: Tensor, config: SemanticIdsConfig, progress: Callable[[int, int],
     model = RqVae(data.shape[1], config)
     model.set_scale(data)
     standard = model.standardise(data)
+    model.start_from_pca(standard)
     optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
     _warm_up(model, standard, config.batch_size, optimizer)
     latents = latents_of(model, standard)

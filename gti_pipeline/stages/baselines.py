@@ -18,12 +18,11 @@ from gti_pipeline.baselines.popularity import popular, recent_popular
 from gti_pipeline.baselines.repeat import popular_repeat, repeat
 from gti_pipeline.baselines.sasrec import sasrec
 from gti_pipeline.config import BaselineName, Config
+from gti_pipeline.data.sample import USER_SEED, sample_rows
 from gti_pipeline.data.split import TEST, VALID, training_sequences
 from gti_pipeline.lm.load import device_of
 from gti_pipeline.progress import Progress
 from gti_pipeline.stages.base import Workspace, run_stage
-from gti_pipeline.stages.recommend import USER_SEED
-from gti_pipeline.stages.sft import sample_rows
 
 VALID_USERS = 5000  # enough to choose a setting or an epoch
 # which module's code is in a baseline's key, beside this file's

@@ -13,12 +13,11 @@ from gti_pipeline import schemas
 from gti_pipeline.artifacts import Artifact
 from gti_pipeline.baselines.popularity import popular
 from gti_pipeline.config import Config
+from gti_pipeline.data.sample import USER_SEED, sample_rows
 from gti_pipeline.data.split import TEST, training_items
 from gti_pipeline.evaluate.stage import Evaluation, Task, evaluate
 from gti_pipeline.stages.base import Workspace, run_stage
 from gti_pipeline.stages.language_model import load_codes
-from gti_pipeline.stages.recommend import USER_SEED
-from gti_pipeline.stages.sft import sample_rows
 
 ARM, POPULAR = "model", "popular"  # the artifact does not know the method's name: methods may share it
 

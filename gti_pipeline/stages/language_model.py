@@ -11,24 +11,14 @@ from gti_pipeline import columns as c
 from gti_pipeline import schemas
 from gti_pipeline.artifacts import Artifact
 from gti_pipeline.config import Config, LmConfig
-from gti_pipeline.lm.extended import ExtendedLM
-from gti_pipeline.lm.load import load_model, load_tokenizer
+from gti_pipeline.lm.load import load_tokenizer
 from gti_pipeline.lm.prompts import Prompter
-from gti_pipeline.stages.base import Workspace
-from gti_pipeline.stages.vocab import TOKENIZER, base_path
-from gti_pipeline.vocab import load_rows
+from gti_pipeline.stages.vocab import TOKENIZER
 
 
 def lm_settings(config: LmConfig) -> dict[str, Any]:
     """The settings that change results: the device does not."""
     return config.model_dump(mode="json", exclude={"device"})
-
-
-def load_extended(config: Config, workspace: Workspace, vocab: Artifact, rows_from: Artifact) -> ExtendedLM:
-    """The base LM with the new rows of `rows_from` (the vocab or the grounding artifact)."""
-    rows, token_ids = load_rows(rows_from.path)
-    model = load_model(base_path(config, workspace, vocab), config.lm)
-    return ExtendedLM(model, rows, int(token_ids.min())).to(model.device)
 
 
 def load_prompter(config: Config, vocab: Artifact) -> Prompter:

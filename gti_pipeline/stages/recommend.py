@@ -12,16 +12,15 @@ from gti_pipeline import columns as c
 from gti_pipeline import schemas
 from gti_pipeline.artifacts import Artifact
 from gti_pipeline.config import Config
+from gti_pipeline.data.sample import USER_SEED, sample_rows
 from gti_pipeline.decode.stage import recommend
 from gti_pipeline.lm.load import load_model
 from gti_pipeline.lm.next_item import prompts
 from gti_pipeline.progress import Progress
 from gti_pipeline.stages.base import Workspace, run_stage
 from gti_pipeline.stages.language_model import lm_settings, load_codes, load_prompter
-from gti_pipeline.stages.sft import MODEL, sample_rows
+from gti_pipeline.stages.tuning import MODEL
 from gti_pipeline.vocab import load_rows
-
-USER_SEED = 0  # the same sample of test users for every arm and seed
 
 
 def run(

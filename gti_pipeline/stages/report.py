@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from gti_pipeline import columns as c
 from gti_pipeline import schemas
 from gti_pipeline.artifacts import Artifact, file_digest
 from gti_pipeline.config import Config
 from gti_pipeline.evaluate.intervals import paired_interval
-from gti_pipeline.report import BudgetRow, Difference, Example, Recommended, ReportInput, StageRow
-from gti_pipeline.report.html import TEMPLATES, build_report
+from gti_pipeline.report import BudgetRow, Diagnostics, Difference, Example, Recommended, ReportInput, StageRow
+from gti_pipeline.report.html import build_report
+from gti_pipeline.report.page import TEMPLATES
 from gti_pipeline.settings import to_yaml
 from gti_pipeline.stages.base import Workspace, run_stage
 from gti_pipeline.stages.evaluate import ARM, named_metrics
@@ -60,7 +63,8 @@ def report_input(config: Config, workspace: Workspace, done: Mapping[str, Artifa
         ),
         steps={stage: schemas.STEPS.read(done[stage].path) for stage in STEPPED if stage in done},
         differences=differences(done["evaluate"], config),
-        examples=examples(data, done["recommend"]),
+        diagnostics=diagnostics(done["diagnostics"]) if "diagnostics" in done else None,
+        examples=examples(data, {config.method: done["recommend"]}),
         next_steps=next_steps(config),
         headline_k=config.evaluate.headline_k,
         confidence=config.evaluate.confidence,
@@ -81,12 +85,19 @@ def stage_note(artifact: Artifact) -> str:
         case "vocab":
             return f"{s['new_tokens']} new tokens on {s['model']}, {s['init']} init"
         case "ground":
-            return str(s["budget"]["sentence"])
+            return str(s["sentence"])
         case "sft":
             resumed = s["resumed_from_step"]
             return str(s["budget"]["sentence"]) + (f"; resumed after step {resumed}" if resumed else "")
         case "recommend":
             return f"{s['users']:,} of {s['of_users']:,} test users, {s['beams']} beams"
+        case "diagnostics":
+            ranks = ", ".join(
+                f"{moment} {numbers['effective_rank']:.1f}"
+                for moment, numbers in s.items()
+                if isinstance(numbers, dict)
+            )
+            return f"effective rank of the new rows: {ranks}"
         case "evaluate":
             return f"{s['users']:,} users, full ranking"
     return ""
@@ -114,8 +125,18 @@ def differences(evaluation: Artifact, config: Config) -> tuple[Difference, ...]:
     return tuple(rows)
 
 
-def examples(data: Artifact, recommendations: Artifact) -> tuple[Example, ...]:
-    """The first users' histories, lists and truths, as titles."""
+def diagnostics(artifact: Artifact) -> Diagnostics:
+    """The diagnostics stage's tables."""
+    return Diagnostics(
+        numbers=schemas.DIAGNOSTICS.read(artifact.path),
+        cosines=schemas.COSINES.read(artifact.path),
+        spectrum=schemas.SPECTRUM.read(artifact.path),
+        nearest_words=schemas.NEAREST_WORDS.read(artifact.path),
+    )
+
+
+def examples(data: Artifact, recommendations: Mapping[str, Artifact]) -> tuple[Example, ...]:
+    """The first users' histories, each arm's list for them and their truths, as titles."""
     items = schemas.ITEMS.read(data.path)
     titles: dict[str, str] = dict(zip(items[c.ITEM_ID], items[c.TITLE], strict=True))
     sequences = schemas.SEQUENCES.read(data.path)
@@ -123,20 +144,22 @@ def examples(data: Artifact, recommendations: Artifact) -> tuple[Example, ...]:
     histories = dict(zip(test[c.USER_ID], test[c.HISTORY], strict=True))
     relevant = schemas.RELEVANT.read(data.path)
     relevant = relevant[relevant[c.SPLIT] == "test"]
-    found = schemas.RECOMMENDATIONS.read(recommendations.path)
+    found = {arm: schemas.RECOMMENDATIONS.read(artifact.path) for arm, artifact in recommendations.items()}
     shown = []
-    for user in found[c.USER_ID].unique()[:EXAMPLES]:
+    for user in next(iter(found.values()))[c.USER_ID].unique()[:EXAMPLES]:
         truths = relevant.loc[relevant[c.USER_ID] == user, c.ITEM_ID].tolist()
-        rows = found[found[c.USER_ID] == user].head(SHOWN)
-        top = tuple(
-            Recommended(rank, titles[item], score, item in truths)
-            for rank, item, score in zip(
-                rows[c.RANK].tolist(), rows[c.ITEM_ID].tolist(), rows[c.SCORE].tolist(), strict=True
-            )
-        )
+        lists = {arm: _top(frame[frame[c.USER_ID] == user], titles, truths) for arm, frame in found.items()}
         taken = "; ".join(titles[item] for item in truths[:SHOWN]) + (" ..." if len(truths) > SHOWN else "")
-        shown.append(Example(user, tuple(titles[item] for item in histories[user][-8:]), top, taken))
+        shown.append(Example(user, tuple(titles[item] for item in histories[user][-8:]), lists, taken))
     return tuple(shown)
+
+
+def _top(rows: pd.DataFrame, titles: Mapping[str, str], truths: Sequence[str]) -> tuple[Recommended, ...]:
+    top = rows.sort_values(c.RANK).head(SHOWN)
+    return tuple(
+        Recommended(rank, titles[item], score, item in truths)
+        for rank, item, score in zip(top[c.RANK].tolist(), top[c.ITEM_ID].tolist(), top[c.SCORE].tolist(), strict=True)
+    )
 
 
 def next_steps(config: Config) -> str:

@@ -18,6 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import common
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -122,7 +123,7 @@ def measure(folder: Path, until: str) -> dict[str, float]:
 
 def main() -> None:
     """Prints a Markdown table, a line per size."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = common.parser(__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000], help="interactions per size")
     parser.add_argument("--until", choices=["clean", "write"], default="write", help="how much of the stage to run")
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)  # of the process that measures
@@ -130,20 +131,25 @@ def main() -> None:
     if arguments.folder:
         print(json.dumps(measure(arguments.folder, arguments.until)))
         return
-    print("| interactions | rows read | rejected | cleaned in | CPU time | rows/s | peak | whole stage | peak |")
-    print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+    table = common.Table(arguments.rows_file)
     for rows in arguments.rows:
         with tempfile.TemporaryDirectory() as folder:
             generate(Path(folder), rows)
             command = [sys.executable, __file__, "--folder", folder, "--until", arguments.until]
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         found = json.loads(done.stdout)
-        speed = found["read"] / found["clean_seconds"]
-        print(
-            f"| {rows:,} | {found['read']:,} | {found['rejected']:,} | {found['clean_seconds']:.1f} s"
-            f" | {found['clean_cpu_seconds']:.1f} s | {speed:,.0f}"
-            f" | {found['clean_mb']:,.0f} MB | {found['seconds']:.1f} s | {found['mb']:,.0f} MB |",
-            flush=True,
+        table.add(
+            {
+                "interactions": rows,
+                "rows read": found["read"],
+                "rejected": found["rejected"],
+                "cleaned in s": round(found["clean_seconds"], 1),
+                "CPU s": round(found["clean_cpu_seconds"], 1),
+                "rows/s": round(found["read"] / found["clean_seconds"]),
+                "peak MiB": round(found["clean_mb"]),
+                "whole stage s": round(found["seconds"], 1),
+                "whole stage peak MiB": round(found["mb"]),
+            }
         )
 
 

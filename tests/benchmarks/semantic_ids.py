@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 
+import common
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -79,6 +80,8 @@ def plain_loop(vectors: np.ndarray, config: SemanticIdsConfig, target: float, li
     start = time.perf_counter()
     torch.manual_seed(0)
     model = RqVae(vectors.shape[1], config)
+    for linear in (model.linear_encoder, model.linear_decoder):  # the usual RQ-VAE is two MLPs and no more
+        torch.nn.init.zeros_(linear.weight).requires_grad_(False)
     data = torch.from_numpy(vectors)
     model.set_scale(data)
     standard = model.standardise(data)
@@ -126,7 +129,7 @@ def measure(method: str, items: int, dim: int, config: SemanticIdsConfig, limit:
         error = reconstruction_error(training.model, standard, torch.from_numpy(assignment.nearest))
     row: dict[str, object] = {
         "method": method,
-        "items": f"{items:,}",
+        "items": items,
         "dim": dim,
         "fit s": round(fitted, 1),
         "assign s": round(total - fitted, 1),
@@ -147,7 +150,7 @@ def measure(method: str, items: int, dim: int, config: SemanticIdsConfig, limit:
 
 def main() -> None:
     """Each size and method in a process of its own; one Markdown table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = common.parser(__doc__)
     parser.add_argument("--items", type=int, nargs="+", default=[1000, 16000])
     parser.add_argument("--dim", type=int, nargs="+", default=[384])
     parser.add_argument("--methods", nargs="+", default=["rqvae", "rqkmeans"], choices=["rqvae", "rqkmeans"])
@@ -161,17 +164,13 @@ def main() -> None:
         method, items, dim = args.one
         sys.stdout.write(json.dumps(measure(method, int(items), int(dim), config, args.limit)) + "\n")
         return
-    names: list[str] = []
+    table = common.Table(args.rows_file)
     for items in args.items:
         for dim in args.dim:
             for method in args.methods:
                 command = [sys.executable, __file__, "--one", method, str(items), str(dim)]
                 command += ["--levels", str(args.levels), "--codes", str(args.codes), "--limit", str(args.limit)]
-                row = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-                if list(row) != names:
-                    names = list(row)
-                    print("\n| " + " | ".join(names) + " |\n|" + "---|" * len(names))
-                print("| " + " | ".join(str(value) for value in row.values()) + " |", flush=True)
+                table.add(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
 
 
 if __name__ == "__main__":

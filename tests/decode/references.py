@@ -11,6 +11,19 @@ from transformers import PreTrainedModel
 
 from gti_pipeline.decode.exhaustive import score_catalogue
 
+Tables = tuple[dict[tuple[int, ...], list[int]], dict[tuple[int, ...], int]]
+
+
+def tables(codes: NDArray[np.int64], token_ids: torch.Tensor) -> Tables:
+    """The next tokens of each prefix, and the item of each whole semantic ID."""
+    answers = token_ids[torch.arange(codes.shape[1]), torch.from_numpy(codes)].tolist()
+    children: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for answer in answers:
+        for depth, token in enumerate(answer):
+            if token not in children[tuple(answer[:depth])]:
+                children[tuple(answer[:depth])].append(token)
+    return children, {tuple(answer): item for item, answer in enumerate(answers)}
+
 
 def generated(
     model: PreTrainedModel, prompt: list[int], codes: NDArray[np.int64], token_ids: torch.Tensor, num_beams: int
@@ -19,26 +32,27 @@ def generated(
 
     At least 2 beams: with one, generate is another algorithm.
     """
-    answers = token_ids[torch.arange(codes.shape[1]), torch.from_numpy(codes)].tolist()
-    children: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for answer in answers:
-        for depth, token in enumerate(answer):
-            if token not in children[tuple(answer[:depth])]:
-                children[tuple(answer[:depth])].append(token)
+    return generate(model, prompt, tables(codes, token_ids), codes.shape[1], num_beams)
+
+
+def generate(
+    model: PreTrainedModel, prompt: list[int], known: Tables, levels: int, num_beams: int
+) -> tuple[list[int], list[float]]:
+    """The same with tables made before."""
+    children, index = known
     output = model.generate(
-        input_ids=torch.tensor([prompt]),
-        attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+        input_ids=torch.tensor([prompt], device=model.device),
+        attention_mask=torch.ones(1, len(prompt), dtype=torch.long, device=model.device),
         prefix_allowed_tokens_fn=lambda _, ids: children.get(tuple(ids[len(prompt) :].tolist())) or [0],
         num_beams=num_beams,
         num_return_sequences=num_beams,
-        max_new_tokens=codes.shape[1],
+        max_new_tokens=levels,
         do_sample=False,
         length_penalty=0.0,
         early_stopping=False,
         output_scores=True,
         return_dict_in_generate=True,
     )
-    index = {tuple(answer): item for item, answer in enumerate(answers)}
     sequences = output.sequences[:, len(prompt) :].tolist()
     # Scores below -1e8 are generate's filler where a level has fewer nodes than beams.
     pairs = zip(sequences, output.sequences_scores.tolist(), strict=True)

@@ -83,6 +83,22 @@ def test_a_batch_gives_what_one_by_one_gives(attention: str, opening: int) -> No
         np.testing.assert_allclose(scores, alone_scores, atol=1e-4)
 
 
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_beams_run_some_at_a_time_give_the_same(attention: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """7 of the 20 beams of 2 users (of 200 rows) fit into a pass."""
+    model = make_model(attention=attention)
+    codes, tokens = make_catalogue(200, 4, 8)
+    prompts, trie = make_prompts([21, 33]), Trie.build(codes, tokens)
+    whole = beam_search(model, prompts, trie, 20)
+    monkeypatch.setattr("gti_pipeline.decode.beam.MAX_LOGITS", 7 * 2 * 200)
+    shapes: list[tuple[int, ...]] = []
+    model.register_forward_pre_hook(lambda _, __, kw: shapes.append(tuple(kw["input_ids"].shape)), with_kwargs=True)
+    for (items, scores), (expected, expected_scores) in zip(beam_search(model, prompts, trie, 20), whole, strict=True):
+        assert items.tolist() == expected.tolist()
+        np.testing.assert_allclose(scores, expected_scores, atol=1e-4)
+    assert shapes == [(2, 33), (2, 7), (2, 1), *[(2, 7), (2, 7), (2, 6)] * 2]
+
+
 def test_equal_prompts_share_all_but_their_last_token(model: PreTrainedModel, calls: list[tuple[int, ...]]) -> None:
     codes, tokens = make_catalogue(50, 2, 8)
     [prompt] = make_prompts([30])

@@ -54,6 +54,17 @@ def test_nodes_are_numbered_in_the_order_of_their_codes(catalogue: tuple[np.ndar
     assert ordered == sorted(codes.tolist())
 
 
+def test_codes_too_large_for_one_key_per_item() -> None:
+    rng = np.random.default_rng(0)
+    codes = np.unique(rng.integers(0, [2, 3, 1024, 2, 1024, 1024, 1024], size=(500, 7)), axis=0)  # 2**70 places
+    shuffled = rng.permutation(codes)
+    trie = Trie.build(shuffled, torch.arange(7 * 1024).reshape(7, 1024))
+    assert shuffled[trie.items.numpy()].tolist() == codes.tolist()
+    again = np.concatenate([shuffled, shuffled[3:4]])
+    with pytest.raises(GtiError, match="items 3 and 500 have the same"):
+        Trie.build(again, torch.arange(7 * 1024).reshape(7, 1024))
+
+
 def test_size_is_a_few_bytes_per_node_and_item() -> None:
     codes = np.array(list(product(range(16), repeat=3)))
     trie = Trie.build(codes, torch.arange(48).reshape(3, 16))

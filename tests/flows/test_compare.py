@@ -23,7 +23,12 @@ def compared(tmp_path_factory: pytest.TempPathFactory, quick_settings: tuple[str
     home = tmp_path_factory.mktemp("home")
     out = StringIO()
     with redirect_stdout(out):
-        page = compare(profile="tiny", methods=METHODS, overrides=(f"home={home}", *quick_settings))
+        page = compare(
+            profile="tiny",
+            methods=METHODS,
+            overrides=(f"home={home}", *quick_settings),
+            baselines=("content_knn",),
+        )
     return home, Path(page), out.getvalue()
 
 
@@ -32,7 +37,9 @@ def test_shared_stages_are_computed_once(compared: Any) -> None:
     counts = {folder.name: len(list(folder.iterdir())) for folder in root.iterdir()}
     shared = {"data": 1, "embed": 1, "semantic_ids": 1}
     # mean init serves four arms, random init one; one grounding serves both grounded arms
-    assert counts == shared | {"vocab": 2, "ground": 1, "sft": 5, "recommend": 5, "evaluate": 5, "report": 5}
+    arms = {"sft": 5, "recommend": 5, "diagnostics": 5, "report": 5}
+    # the baseline is evaluated once, for all arms
+    assert counts == shared | arms | {"vocab": 2, "ground": 1, "evaluate": 6, "baseline-content_knn": 1}
 
 
 def test_the_table_holds_every_arm_absolute_and_relative(compared: Any) -> None:
@@ -43,12 +50,29 @@ def test_the_table_holds_every_arm_absolute_and_relative(compared: Any) -> None:
         assert method in text
     assert "against mean_sft" in printed
     metrics = pd.read_parquet(page.parent / "metrics.parquet")
-    assert set(metrics[c.ARM]) == {*METHODS, "popular"}
+    assert list(dict.fromkeys(metrics[c.ARM])) == [*METHODS, "popular", "content_knn"]
     for root in (compared[0] / "artifacts" / "vibrent-standin" / "evaluate").iterdir():
         own = schemas.METRICS.read(root)
+        if "model" not in set(own[c.ARM]):
+            continue
         recall = own[(own[c.ARM] == "model") & (own[c.SLICE] == "all") & (own[c.METRIC] == "recall")]
-        same = metrics[metrics[c.METRIC] == "recall"].groupby(c.ARM)[c.VALUE].apply(list)
+        everyone = metrics[(metrics[c.METRIC] == "recall") & (metrics[c.SLICE] == "all")]
+        same = everyone.groupby(c.ARM)[c.VALUE].apply(list)
         assert any(values == pytest.approx(recall[c.VALUE].tolist()) for values in same)
+
+
+def test_the_page_tells_what_each_arm_had_and_became(compared: Any) -> None:
+    page = compared[1].read_text()
+    for method in METHODS:
+        assert f"{method} recommends" in page
+    assert "content_knn (baseline)" in page
+    assert "popular (baseline)" in page
+    text = (compared[1].parent / "comparison.md").read_text()
+    assert "Fine-tuning did NOT see the same number of supervised tokens" in text  # pairs have longer answers
+    assert "gti had grounding before it" in text
+    assert "one seed: how much training runs differ is not in any interval" in text
+    assert "Effective rank" in text
+    assert "arXiv 2604.02324, Vibrent" in text
 
 
 def test_each_arm_is_an_mlflow_run(compared: Any) -> None:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -17,7 +18,7 @@ from gti_pipeline import columns as c
 from gti_pipeline import schemas
 from gti_pipeline.artifacts import MANIFEST
 
-ALL = ["data", "embed", "semantic_ids", "vocab", "ground", "sft", "recommend", "evaluate", "report"]
+ALL = ["data", "embed", "semantic_ids", "vocab", "ground", "sft", "recommend", "evaluate", "diagnostics", "report"]
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +89,35 @@ def test_the_run_is_in_mlflow(first: Any, home: Path) -> None:
     assert run.data.metrics["eval/recall_at_10"] == pytest.approx(values["model", "all", "recall", 10])
     assert run.data.params["sft.max_steps"] == "12"
     assert len(client.get_metric_history(run.info.run_id, "sft/loss")) == 12
-    assert {"report.html", "config.yaml", "figures"} <= {f.path for f in client.list_artifacts(run.info.run_id)}
+    assert {"report.html", "config.yaml", "figures", "diagnostics"} <= {
+        f.path for f in client.list_artifacts(run.info.run_id)
+    }
     assert run.inputs.dataset_inputs[0].dataset.name == "vibrent-standin"
+
+
+def test_the_rows_are_measured_at_every_moment(first: Any, home: Path) -> None:
+    artifact = first.result.done["diagnostics"]
+    found = schemas.DIAGNOSTICS.read(artifact.path).set_index([c.STAGE, c.LEVEL, c.METRIC])[c.VALUE]
+    assert found["init", 0, "effective_rank"] == pytest.approx(1, abs=1e-3)  # the mean of the vocabulary, 48 times
+    assert pd.isna(found["init", 0, "rsa_pearson"])
+    assert found["grounded", 0, "effective_rank"] > found["init", 0, "effective_rank"]
+    assert found["tuned", 0, "effective_rank"] != found["grounded", 0, "effective_rank"]
+    merged = _rows_of_model(first.result.done["sft"].path / "model", first.result.done["vocab"].path)
+    shares = np.linalg.svd(merged, compute_uv=False)
+    shares = shares / shares.sum()
+    assert found["tuned", 0, "effective_rank"] == pytest.approx(np.exp(-(shares * np.log(shares)).sum()), rel=1e-4)
+    assert artifact.summary["tuned"]["effective_rank"] == pytest.approx(found["tuned", 0, "effective_rank"], abs=1e-5)
+    assert "Effective rank" in (home / "reports" / "vibrent-standin" / "gti-seed0" / "report.html").read_text()
+
+
+def _rows_of_model(model: Path, vocab: Path) -> Any:
+    """What transformers alone reads from the folder at the new tokens' ids."""
+    from transformers import AutoModelForCausalLM
+
+    from gti_pipeline.vocab import load_rows
+
+    rows = AutoModelForCausalLM.from_pretrained(model).get_input_embeddings().weight.detach().numpy()
+    return rows[load_rows(vocab)[1].reshape(-1)].astype(np.float64)
 
 
 def test_the_run_graph_shows_the_stages_and_their_order(first: Any) -> None:
@@ -112,6 +140,7 @@ def test_the_run_graph_shows_the_stages_and_their_order(first: Any) -> None:
     assert ids["sft"] in upstream["recommend"]
     assert ids["recommend"] in upstream["evaluate"]
     assert ids["evaluate"] in upstream["report"]
+    assert {ids["vocab"], ids["ground"], ids["sft"]} <= upstream["diagnostics"]
 
 
 def test_a_second_run_does_no_work_and_says_so(first: Any, home: Path, quick: Any) -> None:
@@ -137,7 +166,7 @@ def test_a_second_run_of_the_command_starts_no_prefect(
 def test_another_sft_learning_rate_runs_sft_and_what_follows(first: Any, home: Path, quick: Any) -> None:
     changed = quick(home, "sft.learning_rate=0.001")
     fresh = [stage for stage, artifact in changed.result.done.items() if not artifact.cached]
-    assert fresh == ["sft", "recommend", "evaluate", "report"]
+    assert fresh == ["sft", "recommend", "evaluate", "diagnostics", "report"]
     assert changed.result.run_id != first.result.run_id
 
 

@@ -17,7 +17,7 @@ from transformers import (
 )
 
 from gti_pipeline.errors import GtiError
-from gti_pipeline.lm.extended import IGNORED, ExtendedLM, embedding_rows, freeze_old, merge
+from gti_pipeline.lm.extended import IGNORED, ExtendedLM, as_plain, embedding_rows, freeze_old, merge
 
 SPARE = [0, 50]  # the block beyond the model's rows, and inside them
 SIZES = {
@@ -188,3 +188,31 @@ def test_a_tokenizer_with_more_tokens_than_the_model_has_rows_is_refused():
     """Logits would otherwise be shifted against the token ids."""
     with pytest.raises(GtiError, match="40 rows"):
         ExtendedLM(llama(), torch.zeros(2, 16), 45)
+
+
+@pytest.mark.parametrize("spare", SPARE)
+def test_the_plain_view_has_the_merged_models_logits_and_leaves_both_alone(make_tiny, spare):
+    lm, _, ids = make_tiny(spare_rows=spare)
+    model = make_plain(lm)
+    lm = ExtendedLM(model, lm.new_rows, lm.first_id)
+    before = {name: value.clone() for name, value in lm.state_dict().items()}
+    rows = embedding_rows(model)
+    plain = as_plain(model, lm)
+    batch = torch.cat([torch.from_numpy(ids), torch.arange(8).view(2, 4)])
+    with torch.no_grad():
+        seen = plain(input_ids=batch).logits
+    assert plain.get_output_embeddings().weight is embedding_rows(plain)
+    assert embedding_rows(model) is rows
+    assert len(rows) == len(lm.old_rows)
+    assert lm.state_dict().keys() == before.keys()
+    assert all(torch.equal(value, before[name]) for name, value in lm.state_dict().items())
+    with torch.no_grad():
+        assert torch.equal(seen, merge(model, lm.new_rows.detach(), lm.first_id)(input_ids=batch).logits)
+
+
+def test_the_plain_view_copies_nothing_but_the_rows(make_tiny):
+    lm, _, _ = make_tiny()
+    model = make_plain(lm)
+    lm = ExtendedLM(model, lm.new_rows, lm.first_id)
+    ours = {id(p) for p in lm.parameters()}
+    assert sum(id(p) not in ours for p in as_plain(model, lm).parameters()) == 1

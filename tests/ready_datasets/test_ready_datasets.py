@@ -4,6 +4,7 @@ import re
 
 import layouts
 import pytest
+import search_layouts
 import yaml
 
 from gti_pipeline.config import DataConfig
@@ -11,7 +12,7 @@ from gti_pipeline.data.source import resolve_source
 from gti_pipeline.data.stage import prepare
 from gti_pipeline.settings import CONFIGS, load_config, names_in
 
-NAMES = names_in("datasets")
+NAMES = sorted(layouts.LAYOUTS)
 
 
 def load(name, *overrides):
@@ -25,7 +26,7 @@ def run(config, tmp_path):
 
 
 def test_every_data_set_has_a_layout():
-    assert sorted(layouts.LAYOUTS) == NAMES
+    assert sorted([*layouts.LAYOUTS, *search_layouts.LAYOUTS]) == names_in("datasets")
 
 
 @pytest.mark.parametrize("name", NAMES)

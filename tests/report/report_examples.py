@@ -8,9 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from gti_pipeline.diagnostics.tables import Codes, Moment, cosine_blocks, nearest_words, numbers, spectrum
 from gti_pipeline.report import (
+    ArmBudget,
     BudgetRow,
     ComparisonInput,
+    Diagnostics,
     Difference,
     Example,
     Recommended,
@@ -57,13 +60,33 @@ def semantic_ids(items: int = 200, levels: int = 4, size: int = 32) -> pd.DataFr
     return pd.DataFrame({"item_id": [f"i{n}" for n in range(items)], "codes": codes}, columns=list(SEMANTIC_IDS.fields))
 
 
-def example(number: int) -> Example:
+def example(number: int, arms: tuple[str, ...] = ("gti",)) -> Example:
     titles = ("Linen summer dress with a belt", NASTY, "Wool coat, winter, black", "Silk blouse " * 6)
     listed = tuple(
         Recommended(rank, titles[(rank + number) % 4], -1.5 * rank, rank == 2 and number == 0)
         for rank in (1, 2, 3, 4, 5)
     )
-    return Example(f"user-{number}", titles, listed, titles[2])
+    return Example(f"user-{number}", titles, dict.fromkeys(arms, listed), titles[2])
+
+
+def diagnostics(moments: tuple[str, ...] = ("init", "grounded", "tuned")) -> Diagnostics:
+    """Rows that start as one point and come to be like their codebooks; words that would break a careless page."""
+    rng = np.random.default_rng(0)
+    old, vectors = rng.normal(size=(80, 12)), rng.normal(size=(2, 8, 12))
+    codes = Codes(vectors, rng.integers(0, 5, (2, 8)))
+    rows = [np.zeros_like(vectors) + old.mean(0), vectors + rng.normal(size=vectors.shape) / 2, vectors]
+    made = [Moment(name, values, old) for name, values in zip(moments, rows, strict=False)]
+    ordinary = np.arange(80)
+
+    def word(token: int) -> str:
+        return NASTY if token % 7 == 0 else f"word{token}"
+
+    return Diagnostics(
+        numbers=pd.concat([numbers(moment, codes, ordinary) for moment in made], ignore_index=True),
+        cosines=pd.concat([cosine_blocks(moment, ordinary, word) for moment in made], ignore_index=True),
+        spectrum=pd.concat([spectrum(moment) for moment in made], ignore_index=True),
+        nearest_words=pd.concat([nearest_words(moment, codes, ordinary, word) for moment in made], ignore_index=True),
+    )
 
 
 def run() -> ReportInput:
@@ -99,6 +122,7 @@ def run() -> ReportInput:
         ),
         steps={stage: steps(names, 300) for stage, names in trained.items()} | {"sft": steps(("loss",), 40)},
         differences=(Difference("gti", "popular", "recall", 10, 0.1, 0.05, 0.15, 300),),
+        diagnostics=diagnostics(),
         examples=(example(0), example(1)),
         next_steps="Open the tracking pages: make ui\nCompare the methods: make compare",
     )
@@ -116,12 +140,19 @@ def crowded_run() -> ReportInput:
         Difference("gti", "sasrec", "recall", 10, -0.014, -0.05, 0.02, 300),
         Difference("gti", "popular", "recall", 10, 0.1, 0.05, 0.15, 300),
     )
-    return replace(run(), metrics=metrics(ARMS, ks=(5, 10, 20, 50, 100)), differences=paired, confidence=0.9)
+    return replace(
+        run(), metrics=metrics(ARMS, ks=(5, 10, 20, 50, 100)), differences=paired, confidence=0.9, diagnostics=None
+    )
 
 
 def comparison() -> ComparisonInput:
-    """Three arms and popularity."""
-    arms = {"mean_sft": 0.04, "lc_rec": 0.12, "gti": 0.167, "popular": 0.067}
+    """Three arms, popularity and a stronger baseline."""
+    arms = {"mean_sft": 0.04, "lc_rec": 0.12, "gti": 0.167, "popular": 0.067, "content_knn": 0.1}
+    names = ("mean_sft", "lc_rec", "gti")
+    rows = {name: diagnostics() if name == "gti" else diagnostics(("init", "tuned")) for name in names}
+    curves = [
+        steps(("valid_loss", "valid_recall_10"), 5).assign(arm=name, seed=seed) for name in names for seed in (0, 1)
+    ]
     return ComparisonInput(
         title="vibrent-standin: methods compared",
         dataset="vibrent-standin",
@@ -130,7 +161,19 @@ def comparison() -> ComparisonInput:
         differences=(
             Difference("gti", "mean_sft", "recall", 10, 0.127, 0.08, 0.17, 300),
             Difference("lc_rec", "mean_sft", "recall", 10, 0.02, -0.01, 0.05, 300),
+            Difference("gti", "mean_sft", "recall", 20, 0.127, 0.08, 0.17, 300),
+            Difference("gti", "content_knn", "recall", 10, 0.067, 0.01, 0.1, 300),
         ),
+        arms=names,
+        seeds=2,
+        budgets=(
+            *(ArmBudget(name, "sft", 60, 960, 2000, 90_000 if name == "lc_rec" else 60_000) for name in names),
+            ArmBudget("gti", "ground", 60, 900, 3000, 30_000),
+        ),
+        curves=pd.concat(curves, ignore_index=True),
+        diagnostics=pd.concat([rows[name].numbers.assign(arm=name) for name in names], ignore_index=True),
+        spectra=pd.concat([rows[name].spectrum.assign(arm=name) for name in names], ignore_index=True),
+        examples=(example(0, names), example(1, names)),
         notes=("All arms share data, embeddings and semantic IDs.", f"One seed. {NASTY}"),
         next_steps="Run more seeds: make compare SEEDS=3",
     )

@@ -8,10 +8,12 @@ from pathlib import Path
 import matplotlib
 import pandas as pd
 import pytest
-from report_examples import ARMS, NASTY, comparison, crowded_run, metrics, run, steps
+from report_examples import ARMS, NASTY, comparison, crowded_run, diagnostics, metrics, run, steps
 
 from gti_pipeline.report import ReportInput, figures
-from gti_pipeline.report.html import Written, build_comparison, build_report, facts
+from gti_pipeline.report.comparison import build_comparison, comparison_markdown
+from gti_pipeline.report.html import build_report, facts
+from gti_pipeline.report.page import Written
 
 VOID = {"meta", "link", "br", "img", "hr", "path", "use", "rect", "line", "input"}
 
@@ -46,7 +48,8 @@ def checked(page: str) -> Checker:
     checker.feed(page)
     assert checker.open == []
     assert len(checker.ids) == len(set(checker.ids)), "ids of several figures clash"
-    assert all(link.startswith("#") or link == "data:," for link in checker.links), checker.links
+    inside = ("#", "data:,", "data:image/png;base64,")
+    assert all(link.startswith(inside) for link in checker.links), checker.links
     assert not checker.tags & {"script", "iframe", "img", "object"}
     assert not re.search(r"@import|url\((?!#)", page)
     return checker
@@ -68,6 +71,8 @@ def test_report_writes_page_text_and_figures(report: Written) -> None:
     assert names == {
         *("loss_semantic_ids", "loss_ground", "loss_sft", "codebook_use"),
         *("metric_recall", "metric_precision", "metric_ndcg"),
+        *(f"cosine_{block}_{when}" for block in ("affinity", "by_level") for when in ("init", "grounded", "tuned")),
+        *("spectrum", "rsa_pearson", "rsa_spearman"),
     }
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in report.figures)
     text = report.text.read_text(encoding="utf-8")
@@ -96,6 +101,14 @@ def test_page_says_what_matters(page: str) -> None:
     assert "&#10003; hit" in page
 
 
+def test_page_shows_the_new_tokens_rows(page: str, report: Written) -> None:
+    for phrase in ("Effective rank", "after grounding", "Nearest words of the most frequent codes", "word1"):
+        assert phrase in page
+    text = report.text.read_text(encoding="utf-8")
+    assert "| RSA with the codebooks, Pearson | n/a |" in text  # rows that are one point have no such number
+    assert "| Effective rank | 1.0 |" in text
+
+
 def test_a_run_beside_many_baselines(tmp_path: Path) -> None:
     written = build_report(crowded_run(), tmp_path)
     text = written.page.read_text(encoding="utf-8")
@@ -113,7 +126,13 @@ def test_a_run_beside_many_baselines(tmp_path: Path) -> None:
 
 def test_method_without_grounding_says_so(tmp_path: Path) -> None:
     data = replace(
-        run(), arm="mean_sft", steps={"sft": steps(("loss",), 3)}, budgets=(), examples=(), semantic_ids=None
+        run(),
+        arm="mean_sft",
+        steps={"sft": steps(("loss",), 3)},
+        budgets=(),
+        examples=(),
+        semantic_ids=None,
+        diagnostics=diagnostics(("init", "tuned")),
     )
     data = replace(data, metrics=metrics({"mean_sft": 0.02, "popular": 0.067}), differences=())
     written = build_report(data, tmp_path)
@@ -122,7 +141,8 @@ def test_method_without_grounding_says_so(tmp_path: Path) -> None:
     assert "No loss curve for ground: this method has no grounding stage" in text
     assert "No loss curve for semantic_ids" in text
     assert "is NOT above popularity&#39;s" in text
-    assert not {"loss_ground", "codebook_use"} & {path.stem for path in written.figures}
+    assert not {"loss_ground", "codebook_use", "cosine_affinity_grounded"} & {path.stem for path in written.figures}
+    assert "after grounding" not in text
 
 
 def test_smallest_report(tmp_path: Path) -> None:
@@ -135,8 +155,13 @@ def test_smallest_report(tmp_path: Path) -> None:
     assert "generated stand-in data" in text  # the banner does not depend on the caller's wording
 
 
-def test_comparison_shows_gains_and_what_is_not_shown(tmp_path: Path) -> None:
-    written = build_comparison(comparison(), tmp_path)
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    return build_comparison(comparison(), tmp_path_factory.mktemp("comparison"))
+
+
+def test_comparison_shows_gains_and_what_is_not_shown(compared: Written) -> None:
+    written = compared
     text = written.page.read_text(encoding="utf-8")
     checked(text)
     assert "+317.5\u00a0%" in text
@@ -145,8 +170,48 @@ def test_comparison_shows_gains_and_what_is_not_shown(tmp_path: Path) -> None:
     assert "lc_rec: a difference to mean_sft in Recall@10 is not shown at this size" in text
     assert "gti: Recall@10 is higher than mean_sft&#39;s" in text
     assert "<script" not in text
-    assert {path.stem for path in written.figures} == {"compare_recall", "compare_ndcg"}
+    assert {path.stem for path in written.figures} == {
+        *("compare_recall", "compare_ndcg", "compare_precision", "curve_valid_loss", "curve_valid_recall_10"),
+        *("effective_rank", "rsa_pearson", "rsa_spearman", "spectrum_tuned"),
+    }
     assert "+317.5 %" in written.text.read_text(encoding="utf-8")
+
+
+def test_comparison_tells_arms_from_baselines_and_ours_from_the_papers(compared: Written) -> None:
+    text = compared.page.read_text(encoding="utf-8")
+    assert text.count("content_knn (baseline)") >= 3
+    assert "gti (baseline)" not in text
+    assert "The strongest baseline is content_knn. Recall@10 is above content_knn&#39;s" in text
+    assert "bootstrap intervals over users and seeds" in text
+    said = compared.text.read_text(encoding="utf-8")
+    assert "arXiv 2604.02324, Vibrent" in said
+    # 0.0417 / 0.0342 - 1 and 0.167 / 0.04 - 1
+    assert re.search(r"\| gti \| paper \| \+1\.8 % \| \+21\.9 %", said)
+    assert re.search(r"\| gti \| ours \| \+317\.5 % \| \+317\.5 %", said)
+
+
+def test_comparison_says_whether_budgets_are_equal(compared: Written) -> None:
+    text = compared.text.read_text(encoding="utf-8")
+    assert "Fine-tuning saw the same number of supervised tokens in every arm: 2,000." in text
+    assert "NOT see the same number of tokens in every arm: mean_sft 60,000, lc_rec 90,000, gti 60,000." in text
+    assert "gti had grounding before it: 30,000 tokens, 0.50 times those of its fine-tuning" in text
+
+
+def test_comparison_says_what_its_size_can_show(compared: Written) -> None:
+    text = compared.text.read_text(encoding="utf-8")
+    assert "(300 test users, 2 seeds:" in text
+    assert "a difference in Recall@10 below about 0.0450 cannot be told from none" in text
+    one = comparison_markdown(replace(comparison(), seeds=1))
+    assert "one seed: how much training runs differ is not in any interval" in one
+
+
+def test_comparison_shows_examples_and_rows_of_every_arm(compared: Written) -> None:
+    text = compared.page.read_text(encoding="utf-8")
+    for arm in ("mean_sft", "lc_rec", "gti"):
+        assert f"{arm} recommends" in text
+    said = compared.text.read_text(encoding="utf-8")
+    assert "| arm | at init | after grounding | after SFT |" in said
+    assert re.search(r"\| mean_sft \| 1\.0 \| - \| \d", said)
 
 
 def test_facts_are_flat_and_readable() -> None:

@@ -33,16 +33,20 @@ def _metric(training: Training, name: str) -> np.ndarray:
     return training.steps.loc[training.steps["metric"] == name, "value"].to_numpy()
 
 
-def test_clusters_are_recovered_and_the_loss_falls() -> None:
+def test_clusters_are_recovered() -> None:
     vectors, label = _clusters()
     training = fit(vectors, CONFIG.model_copy(update={"epochs": 1000, "learning_rate": 3e-3}), _quiet)
     first = _codes(training, vectors)[:, 0]
     assert len(set(zip(first, label, strict=True))) == 8 == len(set(first))  # one code, one cluster
-    errors = _metric(training, "reconstruction_error")
-    assert errors[-1] < errors[0]
-    assert errors.min() < 0.1
+    assert _metric(training, "reconstruction_error").min() < 0.01
     assert training.epochs < 1000
     assert "no gain" in training.stopped
+
+
+def test_the_error_falls_below_that_of_the_start() -> None:
+    vectors = np.random.default_rng(0).normal(size=(160, 24)).astype(np.float32)
+    errors = _metric(fit(vectors, CONFIG, _quiet), "reconstruction_error")
+    assert errors[-1] < errors[0] - 0.05
 
 
 def test_history_is_a_table_of_finite_steps(tmp_path) -> None:

@@ -3,83 +3,36 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
+from pydantic import ValidationError
+from safetensors.torch import load_file
+from sft_examples import (
+    CODES,
+    LEVELS,
+    SIZE,
+    KilledError,
+    kill_after,
+    losses,
+    make_examples,
+    next_item_rows,
+    settings_of,
+    tune,
+    weights,
+)
 
-from gti_pipeline.config import SftConfig
+from gti_pipeline.config import Config
 from gti_pipeline.errors import GtiError
 from gti_pipeline.lm.next_item import answered_examples, training_examples
 from gti_pipeline.lm.prompts import Example
-from gti_pipeline.sft import COMPLETE, collate, fine_tune, mix
-
-LEVELS, SIZE = 2, 3
-ITEMS = [f"i{n}" for n in range(8)]
-CODES = {item: [n // SIZE, n % SIZE] for n, item in enumerate(ITEMS)}
-
-
-class KilledError(Exception):
-    """Stands for a process that ends in the middle of a step."""
-
-
-def quiet(done, total):
-    """No progress shown."""
-
-
-def kill_after(step):
-    def progress(done, total):
-        if done == step:
-            raise KilledError
-
-    return progress
-
-
-def next_item_rows(lengths):
-    """Train rows in which each item is followed by the next one, round and round."""
-    histories = [[ITEMS[(start + n) % 8] for n in range(length)] for start, length in enumerate(lengths)]
-    targets = [ITEMS[(start + length) % 8] for start, length in enumerate(lengths)]
-    users = [f"u{n}" for n in range(len(histories))]
-    return pd.DataFrame({"user_id": users, "split": "train", "history": histories, "target": targets})
-
-
-def make_examples(prompter, lengths=(1, 5, 2, 7, 3, 3, 1, 6, 4, 2)):
-    """Ten examples with different lengths and different counts of supervised tokens."""
-    rows = next_item_rows(lengths)
-    return training_examples(rows, CODES, prompter, targets="all", max_history=20, seed=0)
-
-
-def settings_of(**changes):
-    steady = {"batch_size": 4, "micro_batch_size": 4, "learning_rate": 1e-3, "new_token_learning_rate": 1e-2}
-    return SftConfig(**steady | changes)
-
-
-def tune(lm, examples, config, work, *, valid=(), seed=0, progress=quiet, bf16=False):
-    return fine_tune(lm, examples, valid, config, seed=seed, work=work, bf16=bf16, progress=progress)
-
-
-def losses(result, name="loss"):
-    return {step: value for step, metric, value in result.steps if metric == name}
-
-
-def weights(lm):
-    return {name: value.clone() for name, value in lm.state_dict().items()}
+from gti_pipeline.sft import COMPLETE, collate, mix
 
 
 def distance(before, after, name):
     return (after[name] - before[name]).abs().max().item()
-
-
-@pytest.fixture
-def start(make_tiny):
-    """A function that gives the same fresh LM each time, and examples."""
-
-    def fresh():
-        lm, prompter, _ = make_tiny(LEVELS, SIZE)
-        return lm, make_examples(prompter)
-
-    return fresh
 
 
 def test_it_learns_a_deterministic_next_item_by_heart(make_tiny, tmp_path):
@@ -214,7 +167,9 @@ def test_the_budget_counts_what_was_seen(start, tmp_path):
     assert (budget.steps, budget.examples, budget.epochs) == (6, 20, 2)
     assert budget.tokens == 2 * sum(len(e.ids) for e in examples)
     assert budget.supervised_tokens == 2 * sum(sum(e.supervised) for e in examples)
-    assert budget.sentence().endswith("(as planned)")
+    # each event but a user's first is a target once: as many as the history is long
+    assert budget.targets == 2 * (1 + 5 + 2 + 7 + 3 + 3 + 1 + 6 + 4 + 2)
+    assert budget.sentence().endswith("136 supervised tokens of which 68 items (as planned)")
     lm, examples = start()
     seen = []
     lm.register_forward_pre_hook(
@@ -309,3 +264,49 @@ def test_collate_pads_on_the_right_and_supervises_no_padding():
     assert batch["input_ids"].tolist() == [[5, 6, 7], [8, 0, 0]]
     assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 0, 0]]
     assert batch["labels"].tolist() == [[-100, 6, 7], [-100, -100, -100]]
+
+
+def test_the_fused_optimizer_is_the_plain_one_but_for_rounding(start, tmp_path, monkeypatch):
+    ends, plain = [], torch.optim.AdamW
+    for fused in (True, False):
+        lm, examples = start()
+        if not fused:
+            monkeypatch.setattr(torch.optim, "AdamW", lambda groups, **_: plain(groups, foreach=False, fused=False))
+        tune(lm, examples, settings_of(max_steps=6, epochs=9, weight_decay=0.1), tmp_path / str(fused))
+        ends.append(weights(lm))
+    for name, value in ends[0].items():
+        assert torch.allclose(ends[1][name], value, atol=1e-5), name
+
+
+def test_extra_steps_come_on_top_of_either_limit(start, tmp_path):
+    """Ten examples are three steps an epoch."""
+    for limits, steps, limited in (({"epochs": 1}, 5, None), ({"epochs": 9, "max_steps": 4}, 6, "sft.max_steps")):
+        lm, examples = start()
+        budget = tune(lm, examples, settings_of(extra_steps=2, **limits), tmp_path / str(steps)).budget
+        assert (budget.steps, budget.limited_by) == (steps, limited)
+        ended = "budget: sft.max_steps=4" if limited else "as planned"
+        assert budget.sentence().endswith(f"({ended}, and sft.extra_steps=2)")
+
+
+def test_a_checkpoint_holds_what_trains_and_nothing_that_needs_unpickling_but_torchs_own(start, tmp_path):
+    lm, examples = start()
+    with pytest.raises(KilledError):
+        tune(lm, examples, settings_of(epochs=9, save_steps=2), tmp_path, progress=kill_after(3))
+    names = {path.name for path in (tmp_path / "checkpoint-2").iterdir()}
+    assert "training_args.bin" not in names
+    saved = load_file(tmp_path / "checkpoint-2" / "model.safetensors")
+    assert saved.keys() == dict(lm.named_parameters()).keys()
+
+
+def test_a_method_that_this_machine_cannot_do_is_refused_with_the_settings(monkeypatch):
+    monkeypatch.setitem(sys.modules, "peft", None)
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    needs = "sft.method={} needs the extra peft: pip install 'gti-pipeline"
+    with pytest.raises(ValidationError, match=needs.format("lora")):
+        Config(sft={"method": "lora"})
+    with pytest.raises(ValidationError) as refused:
+        Config(sft={"method": "qlora"})
+    for problem in (needs.format("qlora"), "qlora needs a GPU: set sft.method=lora", "qlora needs bitsandbytes"):
+        assert problem in str(refused.value)
+    assert Config().sft.method == "full"

@@ -1,0 +1,131 @@
+"""The end of a search task's run: the tables in the layout of the paper's tables 1 and 2, and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from flows.arm import Arm
+from flows.console import console, show_banner
+from gti_pipeline import columns as c
+from gti_pipeline import schemas
+from gti_pipeline.artifacts import Artifact, digest
+from gti_pipeline.banner import banner_text
+from gti_pipeline.config import Config
+from gti_pipeline.data.source import Source
+from gti_pipeline.report import ComparisonInput, Example, StageRow
+from gti_pipeline.report.budgets import budget_sentences
+from gti_pipeline.report.comparison import build_comparison
+from gti_pipeline.report.tables import stage_table
+from gti_pipeline.search.evaluate import gains
+from gti_pipeline.search.examples import examples
+from gti_pipeline.search.tables import rich_tables, sentences
+from gti_pipeline.stages import comparison as gather
+from gti_pipeline.stages.comparison import SEED, Trained
+from gti_pipeline.stages.evaluate import POPULAR
+from gti_pipeline.stages.report import stage_note
+
+REFERENCE = "mean_sft"
+
+
+def show_search(arms: list[Arm], source: Source, seeds: int) -> Path:
+    """Prints the stages, the tables and what they show, and writes the page."""
+    out = console()
+    for arm in arms:
+        title = f"{source.name}: {arm.config.method}, seed {arm.config.seed}"
+        out.print(stage_table([_row(artifact) for artifact in arm.done.values()], title=title))
+    config, trained = arms[0].config, [Trained(arm.config.method, arm.config.seed, arm.done) for arm in arms]
+    users = gather.user_values(trained)
+    shown = comparison_input(config, trained, users, source, seeds)
+    gained = gains(for_every_seed(users), shown.reference, config.evaluate)
+    for table in rich_tables(shown.metrics, gained, shown.reference, f"{source.name}, {seeds} seed(s)"):
+        out.print(table)
+    for line in (*sentences(gained, shown.reference, config.evaluate.headline_k), *budget_sentences(shown.budgets)):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    keys = [artifact.key for arm in arms for artifact in arm.done.values()]
+    folder = arms[0].workspace.home / "reports" / source.name / f"search-{digest([shown.arms, seeds, keys])[:8]}"
+    page = build_comparison(shown, folder).page
+    schemas.METRICS.write(shown.metrics, folder)
+    for name, path in {"page": page, "table": folder / "metrics.parquet"}.items():
+        out.print(f"{name + ':':<9}{path}", markup=False, highlight=False, soft_wrap=True)
+    out.print("next:    make ui", markup=False, highlight=False)
+    show_banner(source)
+    return page
+
+
+def comparison_input(
+    config: Config, trained: list[Trained], users: pd.DataFrame, source: Source, seeds: int
+) -> ComparisonInput:
+    """Everything that the page shows; one method alone is held against the popular items."""
+    names = tuple(dict.fromkeys(run.method for run in trained))
+    metrics = gather.summarise(users, config.evaluate)
+    alone = POPULAR if len(names) == 1 else names[0]
+    reference = REFERENCE if REFERENCE in names and len(names) > 1 else alone
+    return ComparisonInput(
+        title=f"{source.name}: {', '.join(names)}",
+        dataset=source.name,
+        metrics=metrics,
+        arms=names,
+        reference=reference,
+        is_standin=source.is_standin,
+        banner=banner_text(source),
+        differences=gather.differences(users, metrics, names, reference, config.evaluate),
+        seeds=seeds,
+        budgets=gather.budgets(trained),
+        curves=gather.curves(trained),
+        diagnostics=gather.by_arm(trained, schemas.DIAGNOSTICS),
+        spectra=gather.by_arm(trained, schemas.SPECTRUM),
+        examples=_examples(trained),
+        notes=notes(trained[0].done),
+        next_steps="See the runs side by side: make ui.",
+        headline_k=config.evaluate.headline_k,
+        confidence=config.evaluate.confidence,
+    )
+
+
+def for_every_seed(users: pd.DataFrame) -> pd.DataFrame:
+    """The values by query with those of the popular items, which know no seed, once for each seed of the arms."""
+    floor = users[users[c.ARM] == POPULAR]
+    arms = users[users[c.ARM] != POPULAR]
+    return pd.concat([arms, *(floor.assign(seed=seed) for seed in arms[SEED].unique())], ignore_index=True)
+
+
+def notes(done: Mapping[str, Artifact]) -> tuple[str, ...]:
+    """What the task is and what the arms share."""
+    found, counts = done["recommend"].summary, done["data"].summary
+    return (
+        "A search task: in the tables a query stands where a user does.",
+        f"{found['candidates']} items of a catalogue of {counts['items']:,} for each of {found['queries']:,} test"
+        f" queries (of {found['of_queries']:,}), under the trie of valid IDs. Unjudged items count as not good.",
+        f"Fine-tuning on {counts['training_matches']:,} good matches of training queries; queries of equal text are in"
+        " one split. All arms share data, vectors, semantic IDs and test queries.",
+    )
+
+
+def _examples(trained: list[Trained]) -> tuple[Example, ...]:
+    data = trained[0].done["data"].path
+    tables = (schemas.ITEMS.read(data), schemas.QUERIES.read(data), schemas.JUDGMENTS.read(data))
+    first = [run for run in trained if run.seed == trained[0].seed]
+    return examples(*tables, {run.method: schemas.RECOMMENDATIONS.read(run.done["recommend"].path) for run in first})
+
+
+def _row(artifact: Artifact) -> StageRow:
+    return StageRow(artifact.stage, artifact.key, artifact.summary["seconds"], artifact.cached, _note(artifact))
+
+
+def _note(artifact: Artifact) -> str:
+    """One line on what a stage did."""
+    s = artifact.summary
+    match artifact.stage:
+        case "search_data":
+            counts = f"{s['items']:,} items, {s['queries']:,} queries, {s['judgments']:,} judgments"
+            return f"{counts}; {sum(s['rejects'].values()):,} of {s['rows_read']:,} rows rejected"
+        case "search_sft":
+            return str(s["budget"]["sentence"])
+        case "search_recommend":
+            return f"{s['queries']:,} of {s['of_queries']:,} test queries, {s['candidates']} candidates each"
+        case "search_evaluate":
+            return f"{s['queries']:,} queries, {s['judgments']:,} judgments"
+    return stage_note(artifact)

@@ -1,0 +1,47 @@
+"""Budgets of several arms side by side, and whether they are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from gti_pipeline.report import ArmBudget
+
+SFT, GROUND = "sft", "ground"
+
+
+def budgets_frame(budgets: Sequence[ArmBudget]) -> pd.DataFrame:
+    """A row per arm and training stage, as text."""
+    rows = [[b.arm, b.stage, *(f"{count:,}" for count in (b.steps, b.examples, b.targets, b.tokens))] for b in budgets]
+    return pd.DataFrame(rows, columns=["arm", "stage", "steps", "examples", "supervised tokens", "tokens"])
+
+
+def budget_sentences(budgets: Sequence[ArmBudget]) -> list[str]:
+    """Whether every arm's fine-tuning saw as much, and what grounding came on top."""
+    tuned = [b for b in budgets if b.stage == SFT]
+    if not tuned:
+        return []
+    return [_sameness(tuned, "targets", "supervised tokens"), _sameness(tuned, "tokens", "tokens"), *_on_top(budgets)]
+
+
+def _sameness(tuned: Sequence[ArmBudget], what: str, words: str) -> str:
+    counts = {b.arm: int(getattr(b, what)) for b in tuned}
+    if len(set(counts.values())) == 1:
+        return f"Fine-tuning saw the same number of {words} in every arm: {next(iter(counts.values())):,}."
+    said = ", ".join(f"{arm} {count:,}" for arm, count in counts.items())
+    return f"Fine-tuning did NOT see the same number of {words} in every arm: {said}."
+
+
+def _on_top(budgets: Sequence[ArmBudget]) -> list[str]:
+    tuned = {b.arm: b for b in budgets if b.stage == SFT}
+    sentences = []
+    for ground in budgets:
+        own = tuned.get(ground.arm)
+        if ground.stage == GROUND and own and own.tokens:
+            share = ground.tokens / own.tokens
+            sentences.append(
+                f"{ground.arm} had grounding before it: {ground.tokens:,} tokens, {share:.2f} times those of its"
+                " fine-tuning; arms without grounding had nothing in its place."
+            )
+    return sentences

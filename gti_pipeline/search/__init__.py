@@ -1,0 +1,1 @@
+"""The search task (paper's industrial setting): query text to ranked items, judged good, maybe or not."""
