@@ -66,7 +66,8 @@ def refuse_collapse(vectors: Floats, energies: Sequence[float], nearest: Ints, c
     Raises:
         GtiError: names the level or the rate, the threshold, and what to try.
     """
-    first = np.unique(vectors, axis=0, return_index=True)[1]
+    # a row's hash is 8 bytes; sorting the rows themselves takes gigabytes for a large catalogue
+    first = np.unique([hash(row.tobytes()) for row in vectors], return_index=True)[1]
     codes, reachable = nearest[first], min(config.codebook_size, len(first))
     problems = []
     for level, energy in enumerate(energies):

@@ -19,6 +19,7 @@ import sys
 import time
 
 import common
+import faiss  # noqa: F401 (loading it is not training)
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -30,18 +31,20 @@ from gti_pipeline.semantic_ids.judge import code_use, collision_rate
 from gti_pipeline.semantic_ids.losses import diversity_groups, diversity_loss
 from gti_pipeline.semantic_ids.rqkmeans import fit_rqkmeans, rqkmeans_error
 from gti_pipeline.semantic_ids.rqvae import Quantized, RqVae, squared_distances, straight_through
-from gti_pipeline.semantic_ids.train import fit, latents_of, reconstruction_error
+from gti_pipeline.semantic_ids.train import Training, fit, latents_of, reconstruction_error
 
 
 def tree_vectors(items: int, dim: int, seed: int = 0) -> np.ndarray:
     """Unit vectors [items, dim] of a tree with 32 branches, 16 twigs each, and noise."""
     rng = np.random.default_rng(seed)
-    branch, twig = rng.integers(32, size=items), rng.integers(16, size=items)
-    vectors = rng.normal(size=(32, dim)).astype(np.float32)[branch]
-    vectors += 0.6 * rng.normal(size=(32 * 16, dim)).astype(np.float32)[branch * 16 + twig]
+    branches, twigs = (rng.normal(size=(count, dim)).astype(np.float32) for count in (32, 32 * 16))
     basis = rng.normal(size=(24, dim)).astype(np.float32)  # noise of few dimensions, as text vectors have
-    vectors += 0.12 * rng.normal(size=(items, 24)).astype(np.float32) @ basis
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors = np.empty((items, dim), dtype=np.float32)
+    for part in np.array_split(np.arange(items), max(1, items // 50_000)):
+        branch, twig = rng.integers(32, size=len(part)), rng.integers(16, size=len(part))
+        noise = rng.normal(size=(len(part), 24)).astype(np.float32) @ basis
+        rows = branches[branch] + 0.6 * twigs[branch * 16 + twig] + 0.12 * noise
+        vectors[part] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     return vectors
 
 
@@ -116,7 +119,8 @@ def measure(method: str, items: int, dim: int, config: SemanticIdsConfig, limit:
         codebooks, _ = fit_rqkmeans(vectors, config, lambda *_: None)
         latents, trained = vectors, "-"
     else:
-        training = fit(vectors, config, lambda *_: None)
+        ticks: list[float] = []
+        training = fit(vectors, config, lambda *_: ticks.append(time.perf_counter() - start))
         standard = training.model.standardise(torch.from_numpy(vectors))
         latents = latents_of(training.model, standard).numpy()
         codebooks, trained = training.model.codebooks.detach().numpy(), f"{training.epochs} epochs"
@@ -141,11 +145,24 @@ def measure(method: str, items: int, dim: int, config: SemanticIdsConfig, limit:
         "peak GiB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2),
     }
     if method == "rqvae" and limit:
-        seconds, reached, epochs = plain_loop(vectors, config, error, limit)
-        sign = "" if reached <= error else "more than "
+        ours, target = first_reached(training, ticks, len(vectors), config.batch_size)
+        seconds, reached, epochs = plain_loop(vectors, config, target, limit)
+        sign = "" if reached <= target else "more than "
+        row["to error"] = f"{target:.4f}: {ours:.1f} s"
         row["plain loop"] = f"{seconds:.0f} s, {epochs} epochs, error {reached:.4f}"
-        row["ratio"] = f"{sign}{seconds / fitted:.1f}"
+        row["ratio"] = f"{sign}{seconds / ours:.1f}"
     return row
+
+
+def first_reached(training: Training, ticks: list[float], items: int, batch_size: int) -> tuple[float, float]:
+    """Seconds to the first check within 1 % of the best error, and its error; the rest of a fit shows that it is flat.
+
+    A check comes after its epoch's tick, so the next epoch's tick is the time by which it was done.
+    """
+    checks = training.steps[training.steps["metric"] == "reconstruction_error"]
+    first = checks[checks["value"] <= 1.01 * checks["value"].min()].iloc[0]
+    epoch = int(first["step"]) // -(-items // batch_size)
+    return ticks[min(epoch, len(ticks) - 1)], float(first["value"])
 
 
 def main() -> None:
