@@ -29,8 +29,7 @@ from gti_pipeline.diagnostics.tables import (
 from gti_pipeline.lm.extended import embedding_rows
 from gti_pipeline.lm.load import load_model, load_tokenizer
 from gti_pipeline.stages.base import Workspace, run_stage
-from gti_pipeline.stages.language_model import load_codes
-from gti_pipeline.stages.tuning import MODEL
+from gti_pipeline.stages.language_model import MODEL, load_codes
 from gti_pipeline.stages.vocab import TOKENIZER, base_path
 from gti_pipeline.vocab import load_rows
 

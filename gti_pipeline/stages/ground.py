@@ -25,12 +25,11 @@ from gti_pipeline.lm.pairs import encode_pairs, grounding_pairs, hold_out
 from gti_pipeline.lm.prompts import Example, Prompter
 from gti_pipeline.progress import Progress
 from gti_pipeline.stages.base import Workspace, run_stage
-from gti_pipeline.stages.language_model import lm_settings, load_codes, load_prompter, write_steps
+from gti_pipeline.stages.language_model import MODEL, lm_settings, load_codes, load_prompter, write_steps
 from gti_pipeline.stages.vocab import base_path
 from gti_pipeline.vocab import load_rows, save_rows
 
 UNKEYED = {"enabled", "cache_mb"}  # a cache's size changes no result
-MODEL = "model"
 TRAIN, VALID = "train", "valid"
 
 log = logging.getLogger(__name__)

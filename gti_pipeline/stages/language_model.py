@@ -15,6 +15,8 @@ from gti_pipeline.lm.load import load_tokenizer
 from gti_pipeline.lm.prompts import Prompter
 from gti_pipeline.stages.vocab import TOKENIZER
 
+MODEL = "model"  # the folder of a whole LM in an artifact: fine-tuning's, and grounding's after its second phase
+
 
 def lm_settings(config: LmConfig) -> dict[str, Any]:
     """The settings that change results: the device does not."""

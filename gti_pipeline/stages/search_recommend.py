@@ -20,8 +20,7 @@ from gti_pipeline.lm.load import load_model
 from gti_pipeline.progress import Progress
 from gti_pipeline.search.prompts import prompts
 from gti_pipeline.stages.base import Workspace, run_stage
-from gti_pipeline.stages.language_model import lm_settings, load_codes, load_prompter
-from gti_pipeline.stages.tuning import MODEL
+from gti_pipeline.stages.language_model import MODEL, lm_settings, load_codes, load_prompter
 from gti_pipeline.vocab import load_rows
 
 

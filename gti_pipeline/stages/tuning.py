@@ -20,11 +20,10 @@ from gti_pipeline.sft.recorder import RECALL
 from gti_pipeline.sft.validation import Validation
 from gti_pipeline.sft.weights import load_trainable, save_trainable
 from gti_pipeline.stages.base import Workspace
-from gti_pipeline.stages.language_model import write_steps
+from gti_pipeline.stages.language_model import MODEL, write_steps
 from gti_pipeline.stages.vocab import TOKENIZER, base_path
 from gti_pipeline.vocab import load_rows
 
-MODEL = "model"
 UNKEYED = {"micro_batch_size", "save_steps"}  # they change memory and safety, not the result
 PAIR_SETTINGS = {"text_to_sid", "sid_to_text", "max_text_tokens"}
 
