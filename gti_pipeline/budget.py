@@ -18,7 +18,7 @@ class Budget:
     examples: int = 0
     tokens: int = 0
     supervised_tokens: int = 0
-    targets: int = 0  # supervised items, where the stage counts them
+    targets: int = 0  # items to recommend that were supervised, where the stage counts them
     ended: str = ""  # what ended the stage, where it was neither the plan nor a budget
 
     @classmethod
@@ -45,7 +45,7 @@ class Budget:
             f" of {self.examples_per_epoch:,} examples, {self.supervised_tokens:,} supervised tokens"
         )
         if self.targets:
-            done += f" of which {self.targets:,} items"
+            done += f", {self.targets:,} items to recommend"
         if self.ended:
             return f"{done} ({self.ended})"
         return f"{done} (budget: {self.limited_by}={self.steps})" if self.limited_by else f"{done} (as planned)"

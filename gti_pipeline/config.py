@@ -142,7 +142,8 @@ class SftConfig(Section):
     """Supervised fine-tuning on next-item prediction (paper's step 5)."""
 
     tasks: Literal["next_item", "multitask"] = "next_item"
-    pairs_share: Share = 0.5  # of the training examples that are text<->SID pairs, when multitask
+    # of a step that are text<->SID pairs, when multitask; they stand beside batch_size next-item examples
+    pairs_share: Annotated[float, Field(ge=0, lt=1)] = 0.5
     targets: Literal["last", "all"] = "all"  # all: each item of the history is a target too
     epochs: Annotated[float, Field(gt=0)] = 3
     max_steps: Positive | None = None

@@ -40,6 +40,7 @@ def fine_tune(
     levels: int,
     progress: Progress,
     validate: Validate | None = None,
+    pairs: Sequence[Example] = (),
 ) -> SftResult:
     """Trains `lm` in place; resumes from the newest whole checkpoint in `work`.
 
@@ -55,6 +56,7 @@ def fine_tune(
         levels: tokens of a semantic ID, by which the budget counts items.
         progress: called with (steps done, steps planned).
         validate: the validation recall of an LM in eval mode, 0..1; called every `config.eval_every` of the steps.
+        pairs: text<->SID pairs that stand in each step beside its examples, as many as `config.pairs_share` says.
 
     Raises:
         GtiError: no examples, a batch that the processes cannot share evenly, or the loss is not finite.
@@ -65,15 +67,16 @@ def fine_tune(
         lm.requires_grad_(True)
     steps, planned = _planned_steps(config, len(examples))
     args = _arguments(config, steps, seed, work, bf16=bf16, cpu=lm.old_rows.device.type == "cpu", evaluate=bool(valid))
-    share = config.micro_batch_size * args.world_size if args.world_size > 1 else 1
-    order = Order([len(e.ids) for e in examples], config.batch_size, seed, share)
-    result = SftResult(Budget.start("sft", config.epochs, len(examples), steps < planned, "sft.max_steps"))
+    order = _order(examples, pairs, config, seed, config.micro_batch_size * args.world_size)
+    args.gradient_accumulation_steps = order.micro_batches
+    per_epoch = len(examples) + sum(order.pairs)
+    result = SftResult(Budget.start("sft", config.epochs, per_epoch, steps < planned, "sft.max_steps"))
     best = Best(work) if config.select == "best" and validate else None
     recorder = Recorder(lm, result, steps, progress, validate, _checks(config.eval_every, steps), best)
     trainer = _SftTrainer(
         model=lm,
         args=args,
-        train_dataset=[*as_rows(examples), FILLER],
+        train_dataset=[*as_rows(examples), *as_rows(pairs), FILLER],
         eval_dataset=as_rows(valid) if valid else None,
         data_collator=collate,
         callbacks=[recorder],
@@ -88,11 +91,18 @@ def fine_tune(
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     recorder.take_best()
     trainer.accelerator.wait_for_everyone()  # `work` is removed after this
-    _fill(result.budget, lm, examples, levels, steps, order)
+    _fill(result.budget, lm, examples, pairs, levels, steps, order)
     if config.extra_steps:
         ended = "as planned" if steps == planned else f"budget: sft.max_steps={config.max_steps}"
         result.budget.ended = f"{ended}, and sft.extra_steps={config.extra_steps}"
     return result
+
+
+def _order(
+    examples: Sequence[Example], pairs: Sequence[Example], config: SftConfig, seed: int, at_a_time: int
+) -> Order:
+    own, beside = ([len(e.ids) for e in some] for some in (examples, pairs))
+    return Order(own, config.batch_size, seed, at_a_time, beside, config.pairs_share)
 
 
 def _planned_steps(config: SftConfig, examples: int) -> tuple[int, int]:
@@ -142,7 +152,6 @@ def _arguments(
             f" x {args.world_size} processes: set sft.micro_batch_size to at most"
             f" {max(1, config.batch_size // args.world_size)}"
         )
-    args.gradient_accumulation_steps = config.batch_size // at_a_time
     return args
 
 
@@ -187,15 +196,22 @@ class _SftTrainer(Trainer):
         load_trainable(self.model, Path(resume_from_checkpoint) / SAFE_WEIGHTS_NAME)
 
 
-def _fill(budget: Budget, lm: ExtendedLM, examples: Sequence[Example], levels: int, steps: int, order: Order) -> None:
-    """Counts what so many steps saw: whole epochs, and the beginning of one more."""
-    epochs, rest = divmod(steps, order.steps)
+def _fill(
+    budget: Budget,
+    lm: ExtendedLM,
+    examples: Sequence[Example],
+    pairs: Sequence[Example],
+    levels: int,
+    steps: int,
+    order: Order,
+) -> None:
+    """Counts what so many steps saw; targets are the items of `examples`, not those of pairs."""
     new = range(lm.first_id, lm.first_id + len(lm.new_rows))
     budget.steps = steps
-    begun = [examples[i] for i in order.indices(epochs)[: rest * order.batch_size]]
-    for part, times in ((examples, epochs), (begun, 1)):
-        budget.examples += times * len(part)
-        budget.tokens += times * sum(len(e.ids) for e in part)
-        supervised = [t for e in part for t, s in zip(e.ids, e.supervised, strict=True) if s]
+    for place, (example, times) in enumerate(zip([*examples, *pairs], order.times_seen(steps).tolist(), strict=True)):
+        budget.examples += times
+        budget.tokens += times * len(example.ids)
+        supervised = [t for t, s in zip(example.ids, example.supervised, strict=True) if s]
         budget.supervised_tokens += times * len(supervised)
-        budget.targets += times * sum(t in new for t in supervised) // levels
+        if place < len(examples):
+            budget.targets += times * sum(t in new for t in supervised) // levels

@@ -17,7 +17,6 @@ from gti_pipeline.lm.pairs import encode_pairs, grounding_pairs
 from gti_pipeline.lm.prompts import Example, Prompter
 from gti_pipeline.search.prompts import match_examples, prompts
 from gti_pipeline.search.split import TRAIN, check_no_leak, good_matches
-from gti_pipeline.sft import mix
 from gti_pipeline.sft.validation import Validation
 from gti_pipeline.stages.base import Workspace, run_stage
 from gti_pipeline.stages.language_model import lm_settings, load_codes, load_prompter
@@ -36,7 +35,8 @@ def run(
     def make(folder: Path, key: str) -> dict[str, Any]:
         scratch = workspace.scratch("search_sft", key)
         prompter, codes = load_prompter(config, vocab), load_codes(semantic_ids)
-        train, counts = _training(config, data, codes, prompter)
+        train, pairs = _training(config, data, codes, prompter)
+        counts = {"search_examples": len(train), "pairs": len(pairs)}
         matches, valid = _validation_queries(config, data)
         asked = config.search.max_query_tokens
         validation = Validation(
@@ -48,15 +48,16 @@ def run(
             config.decode.batch_size,
         )
         answered = match_examples(matches, codes, prompter, asked, None)
-        return counts | tune_and_save(config, workspace, vocab, rows_from, train, answered, validation, scratch, folder)
+        examples = (train, pairs, answered)
+        return counts | tune_and_save(config, workspace, vocab, rows_from, *examples, validation, scratch, folder)
 
-    pairs = config.ground.model_dump(mode="json", include=PAIR_SETTINGS)
+    of_pairs = config.ground.model_dump(mode="json", include=PAIR_SETTINGS)
     settings = {
         "sft": config.sft.model_dump(mode="json", exclude=UNKEYED | OF_HISTORIES),
         "max_query_tokens": config.search.max_query_tokens,
         "lm": lm_settings(config.lm),
         "seed": config.seed,
-        "pairs": pairs if config.sft.tasks == "multitask" else None,
+        "pairs": of_pairs if config.sft.tasks == "multitask" else None,
     }
     inputs = {"data": data.key, "semantic_ids": semantic_ids.key, "vocab": vocab.key, "rows": rows_from.key}
     return run_stage(workspace, "search_sft", module=__name__, settings=settings, inputs=inputs, write=make)
@@ -64,18 +65,16 @@ def run(
 
 def _training(
     config: Config, data: Artifact, codes: dict[str, list[int]], prompter: Prompter
-) -> tuple[list[Example], dict[str, int]]:
-    """Training examples, none of a held-out query, and how many there are of each kind."""
+) -> tuple[list[Example], list[Example]]:
+    """Training examples, none of a held-out query, and the text<->SID pairs of a multi-task arm."""
     queries = schemas.QUERIES.read(data.path)
     matches = good_matches(queries, schemas.JUDGMENTS.read(data.path), TRAIN)
     check_no_leak(matches, queries)
     train = match_examples(matches, codes, prompter, config.search.max_query_tokens, config.seed)
-    counts = {"search_examples": len(train), "pair_examples": 0}
-    if config.sft.tasks == "multitask":
-        pairs = grounding_pairs(schemas.ITEMS.read(data.path), codes, config.ground, prompter)
-        train = mix(train, encode_pairs(pairs, prompter), config.sft.pairs_share, config.seed)
-        counts["pair_examples"] = len(train) - counts["search_examples"]
-    return train, counts
+    if config.sft.tasks != "multitask":
+        return train, []
+    pairs = grounding_pairs(schemas.ITEMS.read(data.path), codes, config.ground, prompter)
+    return train, encode_pairs(pairs, prompter)
 
 
 def _validation_queries(config: Config, data: Artifact) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -15,7 +15,6 @@ from gti_pipeline.data.sample import sample_rows
 from gti_pipeline.lm.next_item import answered_examples, prompts, training_examples
 from gti_pipeline.lm.pairs import encode_pairs, grounding_pairs
 from gti_pipeline.lm.prompts import Example, Prompter
-from gti_pipeline.sft import mix
 from gti_pipeline.sft.validation import Validation
 from gti_pipeline.stages.base import Workspace, run_stage
 from gti_pipeline.stages.language_model import (
@@ -41,7 +40,8 @@ def run(
         scratch = workspace.scratch("sft", key)
         prompter = load_prompter(config, vocab)
         codes = load_codes(semantic_ids)
-        train, counts = _training(config, data, codes, prompter)
+        train, pairs = _training(config, data, codes, prompter)
+        counts = {"next_item_examples": len(train), "pairs": len(pairs)}
         valid_rows = _valid_rows(config, data)
         valid = answered_examples(valid_rows, codes, prompter, max_history=config.sft.max_history)
         validation = Validation(
@@ -52,7 +52,8 @@ def run(
             load_rows(vocab.path)[1],
             config.decode.batch_size,
         )
-        return counts | tune_and_save(config, workspace, vocab, rows_from, train, valid, validation, scratch, folder)
+        examples = (train, pairs, valid)
+        return counts | tune_and_save(config, workspace, vocab, rows_from, *examples, validation, scratch, folder)
 
     settings = {
         "sft": config.sft.model_dump(mode="json", exclude=UNKEYED),
@@ -68,8 +69,8 @@ def run(
 
 def _training(
     config: Config, data: Artifact, codes: dict[str, list[int]], prompter: Prompter
-) -> tuple[list[Example], dict[str, int]]:
-    """Training examples, and how many there are of each kind."""
+) -> tuple[list[Example], list[Example]]:
+    """Next-item examples, and the text<->SID pairs of a multi-task arm."""
     sft = config.sft
     train = training_examples(
         schemas.SEQUENCES.read(data.path),
@@ -79,12 +80,10 @@ def _training(
         max_history=sft.max_history,
         seed=config.seed,
     )
-    counts = {"next_item_examples": len(train), "pair_examples": 0}
-    if sft.tasks == "multitask":
-        pairs = grounding_pairs(schemas.ITEMS.read(data.path), codes, config.ground, prompter)
-        train = mix(train, encode_pairs(pairs, prompter), sft.pairs_share, config.seed)
-        counts["pair_examples"] = len(train) - counts["next_item_examples"]
-    return train, counts
+    if sft.tasks != "multitask":
+        return train, []
+    pairs = grounding_pairs(schemas.ITEMS.read(data.path), codes, config.ground, prompter)
+    return train, encode_pairs(pairs, prompter)
 
 
 def _valid_rows(config: Config, data: Artifact) -> pd.DataFrame:

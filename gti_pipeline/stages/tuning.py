@@ -34,6 +34,7 @@ def tune_and_save(
     vocab: Artifact,
     rows_from: Artifact,
     train: list[Example],
+    pairs: list[Example],
     valid: list[Example],
     validation: Validation,
     scratch: Path,
@@ -42,12 +43,12 @@ def tune_and_save(
     """Fine-tunes the LM with the rows of `rows_from`; writes model, tokenizer and steps; returns the summary.
 
     `rows_from` is the vocab or the grounding artifact; where grounding's second phase trained the whole LM, its weights
-    are the start.
+    are the start. `pairs` (text<->SID, of a multi-task arm) stand beside the examples `train` in each step.
     """
     rows, token_ids = load_rows(rows_from.path)
     own = rows_from.path / MODEL
     base = own if own.is_dir() else base_path(config, workspace, vocab)
-    tuned, result = _tune(config, base, rows, int(token_ids.min()), train, valid, validation, scratch)
+    tuned, result = _tune(config, base, rows, int(token_ids.min()), train, pairs, valid, validation, scratch)
     tuned.to(getattr(torch, config.lm.dtype)).save_pretrained(str(folder / MODEL))
     load_tokenizer(vocab.path / TOKENIZER).save_pretrained(str(folder / MODEL))
     write_steps(result.steps, folder)
@@ -61,6 +62,7 @@ def _tune(
     rows: torch.Tensor,
     first_id: int,
     train: list[Example],
+    pairs: list[Example],
     valid: list[Example],
     validation: Validation,
     scratch: Path,
@@ -86,6 +88,7 @@ def _tune(
         levels=config.semantic_ids.num_levels,
         progress=Progress("sft", "steps"),
         validate=(lambda lm: validation.recall(as_plain(model, lm), bf16=bf16)) if valid else None,
+        pairs=pairs,
     )
     if sft.method == "full":
         return merge(model, lm.new_rows.detach(), first_id), result

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 
-import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
@@ -27,8 +26,7 @@ from sft_examples import (
 from gti_pipeline.config import Config
 from gti_pipeline.errors import GtiError
 from gti_pipeline.lm.next_item import answered_examples, training_examples
-from gti_pipeline.lm.prompts import Example
-from gti_pipeline.sft import COMPLETE, collate, mix
+from gti_pipeline.sft import COMPLETE, collate
 
 
 def distance(before, after, name):
@@ -169,7 +167,7 @@ def test_the_budget_counts_what_was_seen(start, tmp_path):
     assert budget.supervised_tokens == 2 * sum(sum(e.supervised) for e in examples)
     # each event but a user's first is a target once: as many as the history is long
     assert budget.targets == 2 * (1 + 5 + 2 + 7 + 3 + 3 + 1 + 6 + 4 + 2)
-    assert budget.sentence().endswith("136 supervised tokens of which 68 items (as planned)")
+    assert budget.sentence().endswith("136 supervised tokens, 68 items to recommend (as planned)")
     lm, examples = start()
     seen = []
     lm.register_forward_pre_hook(
@@ -225,38 +223,6 @@ def test_a_loss_that_is_not_finite_is_an_error(start, tmp_path):
         lm.new_rows[:] = float("nan")
     with pytest.raises(GtiError, match=r"sft: the loss is nan at step 1: lower sft.learning_rate"):
         tune(lm, examples, settings_of(max_steps=3), tmp_path)
-
-
-def make_kinds(next_item, pairs):
-    return [Example([n], [True]) for n in range(next_item)], [Example([1000 + n], [True]) for n in range(pairs)]
-
-
-@pytest.mark.parametrize(
-    ("share", "next_item", "pairs", "drawn"),
-    [
-        (0.5, 60, 500, 60),
-        (0.25, 60, 500, 20),
-        (0.75, 60, 500, 180),
-        (0, 60, 500, 0),
-        (1, 60, 500, 500),
-        (0.5, 60, 7, 7),
-    ],
-)
-def test_mix_makes_pairs_the_asked_share(share, next_item, pairs, drawn):
-    items, texts = make_kinds(next_item, pairs)
-    mixed = mix(items, texts, share, seed=0)
-    assert mixed[:next_item] == items
-    chosen = [e.ids[0] for e in mixed[next_item:]]
-    assert len(chosen) == len(set(chosen)) == drawn
-    assert set(chosen) <= {e.ids[0] for e in texts}
-
-
-def test_mix_draws_by_seed():
-    items, texts = make_kinds(20, 200)
-    assert mix(items, texts, 0.5, 0) == mix(items, texts, 0.5, 0)
-    assert mix(items, texts, 0.5, 0) != mix(items, texts, 0.5, 1)
-    drawn = [e.ids[0] - 1000 for e in mix(items, texts, 0.5, 0)[20:]]
-    assert np.ptp(drawn) > 100  # from all over, not the first ones
 
 
 def test_collate_pads_on_the_right_and_supervises_no_padding():
