@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import cycle, islice
+from itertools import chain, cycle, islice
 
 import numpy as np
 import pytest
@@ -127,7 +127,7 @@ def watched(lm):
 def by_step(seen, epoch):
     """The rows of each optimizer step; `epoch` says of how many micro-batches the steps of an epoch are."""
     left = iter(seen)
-    return [sum(islice(left, count), []) for count, _ in zip(cycle(epoch), range(7), strict=False)]
+    return [list(chain.from_iterable(islice(left, count))) for count, _ in zip(cycle(epoch), range(7), strict=False)]
 
 
 def test_a_multitask_run_learns_from_the_same_examples_in_each_step(make_tiny, tmp_path):
