@@ -13,14 +13,13 @@ from gti_pipeline.artifacts import Artifact
 from gti_pipeline.config import Config
 from gti_pipeline.data.sample import sample_rows
 from gti_pipeline.data.split import VALID
-from gti_pipeline.lm.pairs import encode_pairs, grounding_pairs
 from gti_pipeline.lm.prompts import Example, Prompter
 from gti_pipeline.search.prompts import match_examples, prompts
 from gti_pipeline.search.split import TRAIN, check_no_leak, good_matches
 from gti_pipeline.sft.validation import Validation
 from gti_pipeline.stages.base import Workspace, run_stage
 from gti_pipeline.stages.language_model import lm_settings, load_codes, load_prompter
-from gti_pipeline.stages.tuning import PAIR_SETTINGS, UNKEYED, tune_and_save
+from gti_pipeline.stages.tuning import UNKEYED, pair_settings, text_pairs, tune_and_save
 from gti_pipeline.vocab import load_rows
 
 OF_HISTORIES = {"targets", "max_history"}  # settings that mean nothing here
@@ -35,7 +34,7 @@ def run(
     def make(folder: Path, key: str) -> dict[str, Any]:
         scratch = workspace.scratch("search_sft", key)
         prompter, codes = load_prompter(config, vocab), load_codes(semantic_ids)
-        train, pairs = _training(config, data, codes, prompter)
+        train, pairs = _training(config, data, codes, prompter), text_pairs(config, data, codes, prompter)
         counts = {"search_examples": len(train), "pairs": len(pairs)}
         matches, valid = _validation_queries(config, data)
         asked = config.search.max_query_tokens
@@ -51,30 +50,23 @@ def run(
         examples = (train, pairs, answered)
         return counts | tune_and_save(config, workspace, vocab, rows_from, *examples, validation, scratch, folder)
 
-    of_pairs = config.ground.model_dump(mode="json", include=PAIR_SETTINGS)
     settings = {
         "sft": config.sft.model_dump(mode="json", exclude=UNKEYED | OF_HISTORIES),
         "max_query_tokens": config.search.max_query_tokens,
         "lm": lm_settings(config.lm),
         "seed": config.seed,
-        "pairs": of_pairs if config.sft.tasks == "multitask" else None,
+        "pairs": pair_settings(config),
     }
     inputs = {"data": data.key, "semantic_ids": semantic_ids.key, "vocab": vocab.key, "rows": rows_from.key}
     return run_stage(workspace, "search_sft", module=__name__, settings=settings, inputs=inputs, write=make)
 
 
-def _training(
-    config: Config, data: Artifact, codes: dict[str, list[int]], prompter: Prompter
-) -> tuple[list[Example], list[Example]]:
-    """Training examples, none of a held-out query, and the text<->SID pairs of a multi-task arm."""
+def _training(config: Config, data: Artifact, codes: dict[str, list[int]], prompter: Prompter) -> list[Example]:
+    """Training examples, none of a held-out query."""
     queries = schemas.QUERIES.read(data.path)
     matches = good_matches(queries, schemas.JUDGMENTS.read(data.path), TRAIN)
     check_no_leak(matches, queries)
-    train = match_examples(matches, codes, prompter, config.search.max_query_tokens, config.seed)
-    if config.sft.tasks != "multitask":
-        return train, []
-    pairs = grounding_pairs(schemas.ITEMS.read(data.path), codes, config.ground, prompter)
-    return train, encode_pairs(pairs, prompter)
+    return match_examples(matches, codes, prompter, config.search.max_query_tokens, config.seed)
 
 
 def _validation_queries(config: Config, data: Artifact) -> tuple[pd.DataFrame, pd.DataFrame]:

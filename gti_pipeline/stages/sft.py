@@ -13,7 +13,6 @@ from gti_pipeline.artifacts import Artifact
 from gti_pipeline.config import Config
 from gti_pipeline.data.sample import sample_rows
 from gti_pipeline.lm.next_item import answered_examples, prompts, training_examples
-from gti_pipeline.lm.pairs import encode_pairs, grounding_pairs
 from gti_pipeline.lm.prompts import Example, Prompter
 from gti_pipeline.sft.validation import Validation
 from gti_pipeline.stages.base import Workspace, run_stage
@@ -22,7 +21,7 @@ from gti_pipeline.stages.language_model import (
     load_codes,
     load_prompter,
 )
-from gti_pipeline.stages.tuning import PAIR_SETTINGS, UNKEYED, tune_and_save
+from gti_pipeline.stages.tuning import UNKEYED, pair_settings, text_pairs, tune_and_save
 from gti_pipeline.vocab import load_rows
 
 
@@ -40,7 +39,7 @@ def run(
         scratch = workspace.scratch("sft", key)
         prompter = load_prompter(config, vocab)
         codes = load_codes(semantic_ids)
-        train, pairs = _training(config, data, codes, prompter)
+        train, pairs = _training(config, data, codes, prompter), text_pairs(config, data, codes, prompter)
         counts = {"next_item_examples": len(train), "pairs": len(pairs)}
         valid_rows = _valid_rows(config, data)
         valid = answered_examples(valid_rows, codes, prompter, max_history=config.sft.max_history)
@@ -59,31 +58,22 @@ def run(
         "sft": config.sft.model_dump(mode="json", exclude=UNKEYED),
         "lm": lm_settings(config.lm),
         "seed": config.seed,
-        "pairs": config.ground.model_dump(mode="json", include=PAIR_SETTINGS)
-        if config.sft.tasks == "multitask"
-        else None,
+        "pairs": pair_settings(config),
     }
     inputs = {"data": data.key, "semantic_ids": semantic_ids.key, "vocab": vocab.key, "rows": rows_from.key}
     return run_stage(workspace, "sft", module=__name__, settings=settings, inputs=inputs, write=make)
 
 
-def _training(
-    config: Config, data: Artifact, codes: dict[str, list[int]], prompter: Prompter
-) -> tuple[list[Example], list[Example]]:
-    """Next-item examples, and the text<->SID pairs of a multi-task arm."""
-    sft = config.sft
-    train = training_examples(
+def _training(config: Config, data: Artifact, codes: dict[str, list[int]], prompter: Prompter) -> list[Example]:
+    """Next-item examples."""
+    return training_examples(
         schemas.SEQUENCES.read(data.path),
         codes,
         prompter,
-        targets=sft.targets,
-        max_history=sft.max_history,
+        targets=config.sft.targets,
+        max_history=config.sft.max_history,
         seed=config.seed,
     )
-    if sft.tasks != "multitask":
-        return train, []
-    pairs = grounding_pairs(schemas.ITEMS.read(data.path), codes, config.ground, prompter)
-    return train, encode_pairs(pairs, prompter)
 
 
 def _valid_rows(config: Config, data: Artifact) -> pd.DataFrame:

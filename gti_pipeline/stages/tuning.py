@@ -9,11 +9,13 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from gti_pipeline import schemas
 from gti_pipeline.artifacts import Artifact
 from gti_pipeline.config import Config
 from gti_pipeline.lm.extended import ExtendedLM, as_plain, merge
 from gti_pipeline.lm.load import load_4bit, load_model, load_tokenizer
-from gti_pipeline.lm.prompts import Example
+from gti_pipeline.lm.pairs import encode_pairs, grounding_pairs
+from gti_pipeline.lm.prompts import Example, Prompter
 from gti_pipeline.progress import Progress
 from gti_pipeline.sft import SftResult, fine_tune
 from gti_pipeline.sft.recorder import RECALL
@@ -26,6 +28,21 @@ from gti_pipeline.vocab import load_rows
 
 UNKEYED = {"micro_batch_size", "save_steps"}  # they change memory and safety, not the result
 PAIR_SETTINGS = {"text_to_sid", "sid_to_text", "max_text_tokens"}
+
+
+def pair_settings(config: Config) -> dict[str, Any] | None:
+    """The settings of `text_pairs`; None where an arm has none."""
+    if config.sft.tasks != "multitask":
+        return None
+    return config.ground.model_dump(mode="json", include=PAIR_SETTINGS)
+
+
+def text_pairs(config: Config, data: Artifact, codes: dict[str, list[int]], prompter: Prompter) -> list[Example]:
+    """The text<->SID pairs that stand beside a multi-task arm's examples; none for the other arms."""
+    if config.sft.tasks != "multitask":
+        return []
+    pairs = grounding_pairs(schemas.ITEMS.read(data.path), codes, config.ground, prompter)
+    return encode_pairs(pairs, prompter)
 
 
 def tune_and_save(
