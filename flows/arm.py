@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ from gti_pipeline.tracking import Tracker
 STAGES = ("data", "embed", "semantic_ids", "vocab", "ground", "sft", "recommend", "evaluate", "diagnostics", "report")
 GEOMETRY = tuple(f"{table.name}.parquet" for table in (schemas.DIAGNOSTICS, schemas.SPECTRUM, schemas.NEAREST_WORDS))
 
-log = logging.getLogger("gti_pipeline.arm")  # below `gti_pipeline`, whose lines Prefect's UI shows too
+LogTo = tuple[Tracker, str] | None  # the tracker and a run's id; None where the run was logged before
+Stages = Callable[[Workspace, LogTo], dict[str, Artifact]]  # runs an arm's stages in order
 
 
 @dataclass(frozen=True)
@@ -38,15 +39,8 @@ class Arm:
 
 def finished_arm(config: Config, source: Source) -> Arm | None:
     """The arm, where all of it is there and logged already; found without Prefect, whose start takes half a minute."""
-    workspace = Workspace(Path(config.home), source.name, only_finished=True)
-    known = Tracker(workspace.home, source.name).find(run_key(config, source))
-    if known is None:
-        return None
-    try:
-        done = _stages(config, workspace, source, lambda stage: import_module(f"gti_pipeline.stages.{stage}").run)
-    except NotFinishedError:
-        return None
-    return Arm(config, workspace, done, known, logged_before=True)
+    stages = partial(_stages, config, source, lambda stage: import_module(f"gti_pipeline.stages.{stage}").run)
+    return find_arm(config, source, run_key(config, source), stages)
 
 
 def run_arm(config: Config, source: Source) -> Arm:
@@ -57,32 +51,53 @@ def run_arm(config: Config, source: Source) -> Arm:
         found: Callable[..., Artifact] = getattr(tasks, stage)
         return found
 
-    workspace = Workspace(Path(config.home), source.name)
-    tracker = Tracker(workspace.home, source.name)
-    tracker.sweep()
-    key = run_key(config, source)
-    known = tracker.find(key)
-    if known:
-        return Arm(config, workspace, _stages(config, workspace, source, task), known, logged_before=True)
-    shown = config.model_dump(mode="json", exclude={"baselines"})
-    with tracked(tracker, config, source, key, config.method, shown) as run_id:
-        done = _stages(config, workspace, source, task, (tracker, run_id))
-    return Arm(config, workspace, done, run_id, logged_before=False)
+    return track_arm(config, source, run_key(config, source), partial(_stages, config, source, task))
 
 
 def run_key(config: Config, source: Source) -> str:
     """Identifies a run by what determines its result: settings, files, code."""
-    code = {stage: code_digest(f"gti_pipeline.stages.{stage}") for stage in STAGES}
-    shown = config.model_dump(mode="json", exclude={"home": True, "data": {"dir"}, "baselines": True})
+    return key_of(config, source, {stage: f"gti_pipeline.stages.{stage}" for stage in STAGES}, {"dir"})
+
+
+def key_of(config: Config, source: Source, modules: Mapping[str, str], left_out: set[str]) -> str:
+    """The key of a run whose stages are these modules; `left_out`: of the data's settings, what changes no result."""
+    code = {stage: code_digest(module) for stage, module in modules.items()}
+    shown = config.model_dump(mode="json", exclude={"home": True, "data": left_out, "baselines": True})
     return digest({"config": shown, "source": source.name, "files": source_digests(source), "code": code})[:16]
+
+
+def find_arm(config: Config, source: Source, key: str, stages: Stages) -> Arm | None:
+    """The arm, where `stages` finds all of it and a finished run of this key was logged; else None."""
+    workspace = Workspace(Path(config.home), source.name, only_finished=True)
+    known = Tracker(workspace.home, source.name).find(key)
+    if known is None:
+        return None
+    try:
+        return Arm(config, workspace, stages(workspace, None), known, logged_before=True)
+    except NotFinishedError:
+        return None
+
+
+def track_arm(config: Config, source: Source, key: str, stages: Stages) -> Arm:
+    """Runs the stages as one MLflow run; without another one, where a finished run of this key was logged."""
+    workspace = Workspace(Path(config.home), source.name)
+    tracker = Tracker(workspace.home, source.name)
+    tracker.sweep()
+    known = tracker.find(key)
+    if known:
+        return Arm(config, workspace, stages(workspace, None), known, logged_before=True)
+    shown = config.model_dump(mode="json", exclude={"baselines"})
+    with tracked(tracker, config, source, key, config.method, shown) as run_id:
+        done = stages(workspace, (tracker, run_id))
+    return Arm(config, workspace, done, run_id, logged_before=False)
 
 
 def _stages(
     config: Config,
-    workspace: Workspace,
     source: Source,
     stage: Callable[[str], Callable[..., Artifact]],
-    log_to: tuple[Tracker, str] | None = None,
+    workspace: Workspace,
+    log_to: LogTo,
 ) -> dict[str, Artifact]:
     """Runs the arm's stages in order, each by what `stage` gives for its name; logs each as soon as it is done."""
     done: dict[str, Artifact] = {}
@@ -125,7 +140,7 @@ def log_stage(tracker: Tracker, run_id: str, artifact: Artifact) -> None:
 def tracked(
     tracker: Tracker, config: Config, source: Source, key: str, method: str, params: Mapping[str, Any]
 ) -> Iterator[str]:
-    """An MLflow run of a method or baseline that ends as what it was: finished, failed, or killed."""
+    """An MLflow run of a method or baseline, with its settings and its data set."""
     tags: dict[str, Any] = {
         "source": "stand-in" if source.is_standin else "real",
         "dataset": source.name,
@@ -134,11 +149,18 @@ def tracked(
         "seed": config.seed,
     }
     run_id = tracker.start(f"{method} seed {config.seed}", key, params, tags)
-    try:
+    with ending(tracker, run_id):
         tracker.log_text(run_id, to_yaml(config), "config.yaml")
         files = source_digests(source)
         tracker.log_dataset(run_id, source.name, digest(files), source.note, {"files": files})
         yield run_id
+
+
+@contextmanager
+def ending(tracker: Tracker, run_id: str) -> Iterator[None]:
+    """Ends an MLflow run as what it was: finished, failed, or killed."""
+    try:
+        yield
     except Exception:
         tracker.finish(run_id, "FAILED")
         raise

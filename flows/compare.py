@@ -4,29 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
 from prefect import flow
 
 from flows import tasks
 from flows.arm import Arm, run_arm
-from flows.console import announce, console, show_banner
+from flows.comparison import publish_comparison, trained_of
+from flows.console import announce, console
 from flows.environment import show_progress
-from gti_pipeline import schemas
 from gti_pipeline.artifacts import Artifact, digest
-from gti_pipeline.banner import banner_text
-from gti_pipeline.config import BaselineName, Config
+from gti_pipeline.config import BaselineName
 from gti_pipeline.data.source import Source, resolve_source
 from gti_pipeline.report import ComparisonInput
 from gti_pipeline.report.budgets import budget_sentences
-from gti_pipeline.report.comparison import against_baselines, build_comparison, sentences
-from gti_pipeline.report.tables import compare_table
+from gti_pipeline.report.compare_tables import compare_table
+from gti_pipeline.report.comparison import against_baselines, sentences
 from gti_pipeline.settings import load_config
-from gti_pipeline.stages import comparison as gather
 from gti_pipeline.stages.baselines import needs_embeddings, why_not
-from gti_pipeline.stages.comparison import Trained
+from gti_pipeline.stages.comparison import REFERENCE, comparison_input
 from gti_pipeline.stages.report import examples
-
-REFERENCE = "mean_sft"
 
 
 @flow(name="gti-compare", flow_run_name="{dataset}-compare", persist_result=False)
@@ -58,7 +53,7 @@ def compare(
     announce(source)
     arms = [run_arm(config, source) for config in configs]
     others, left_out = _baselines(arms[0], baselines)
-    return str(_show(arms, source, seeds, others, left_out))
+    return str(_show(arms, source, others, left_out))
 
 
 def _baselines(arm: Arm, names: tuple[BaselineName, ...]) -> tuple[Artifact | None, tuple[str, ...]]:
@@ -77,63 +72,35 @@ def _baselines(arm: Arm, names: tuple[BaselineName, ...]) -> tuple[Artifact | No
     return tasks.evaluate(arm.config, arm.workspace, arm.done["data"], found), tuple(left_out)
 
 
-def _show(arms: list[Arm], source: Source, seeds: int, baselines: Artifact | None, left_out: tuple[str, ...]) -> Path:
-    """Prints the table and what it shows, and writes the page."""
-    shown = comparison_input(arms, source, seeds, baselines, left_out)
+def _show(arms: list[Arm], source: Source, baselines: Artifact | None, left_out: tuple[str, ...]) -> Path:
+    """Prints the table and what it shows, and publishes the page."""
+    shown = gather_input(arms, source, baselines, left_out)
     out = console()
-    out.print(compare_table(shown.metrics, shown.reference, title=f"{source.name}: {seeds} seed(s), full ranking"))
+    out.print(
+        compare_table(shown.metrics, shown.reference, title=f"{source.name}: {shown.seeds} seed(s), full ranking")
+    )
     said = [*sentences(shown), *budget_sentences(shown.budgets), *(v.text for v in against_baselines(shown))]
     for sentence in said:
         out.print(sentence, markup=False, highlight=False)
     keys = [arm.done["report"].key for arm in arms] + ([baselines.key] if baselines else [])
-    folder = arms[0].workspace.home / "reports" / source.name / f"compare-{digest([shown.arms, seeds, keys])[:8]}"
-    page = build_comparison(shown, folder).page
-    schemas.METRICS.write(shown.metrics, folder)
-    where = {"page": page, "table": folder / "metrics.parquet"}
-    for name, path in where.items():
-        out.print(f"{name + ':':<9}{path}", markup=False, highlight=False, soft_wrap=True)
-    out.print("next:    make report, make ui", markup=False, highlight=False)
-    show_banner(source)
-    return page
+    return publish_comparison(arms, source, shown, f"compare-{digest([shown.arms, shown.seeds, keys])[:8]}")
 
 
-def comparison_input(
-    arms: list[Arm], source: Source, seeds: int, baselines: Artifact | None = None, left_out: tuple[str, ...] = ()
+def gather_input(
+    arms: list[Arm], source: Source, baselines: Artifact | None = None, left_out: tuple[str, ...] = ()
 ) -> ComparisonInput:
     """Everything that the page shows."""
-    config: Config = arms[0].config
-    trained = [Trained(arm.config.method, arm.config.seed, arm.done) for arm in arms]
-    names = tuple(dict.fromkeys(run.method for run in trained))
-    users = gather.user_values(trained, baselines)
-    metrics = pd.concat(
-        [
-            gather.summarise(users, config.evaluate),
-            gather.coverage(trained, baselines),
-            gather.slices(trained, baselines),
-        ],
-        ignore_index=True,
-    )
-    reference = REFERENCE if REFERENCE in names else names[0]
+    trained = trained_of(arms)
+    names = [run.method for run in trained]
     first = {run.method: run.done["recommend"] for run in trained if run.seed == trained[0].seed}
-    return ComparisonInput(
-        title=f"{source.name}: {', '.join(names)}",
-        dataset=source.name,
-        metrics=metrics,
-        arms=names,
-        reference=reference,
-        is_standin=source.is_standin,
-        banner=banner_text(source),
-        differences=gather.differences(users, metrics, names, reference, config.evaluate),
-        seeds=seeds,
-        budgets=gather.budgets(trained),
-        curves=gather.curves(trained),
-        diagnostics=gather.by_arm(trained, schemas.DIAGNOSTICS),
-        spectra=gather.by_arm(trained, schemas.SPECTRUM),
+    return comparison_input(
+        trained,
+        arms[0].config,
+        source,
+        reference=REFERENCE if REFERENCE in names else names[0],
         examples=examples(arms[0].done["data"], first),
         notes=(*left_out, *notes(arms)),
-        next_steps="Open the newest page: make report. See the runs side by side: make ui.",
-        headline_k=config.evaluate.headline_k,
-        confidence=config.evaluate.confidence,
+        baselines=baselines,
     )
 
 

@@ -44,7 +44,7 @@ def search(
     ]
     source = resolve_source(configs[0].data, Path(configs[0].home))
     announce(source)
-    return str(show_search([run_arm(config, source, as_task) for config in configs], source, len(seeds)))
+    return str(show_search([run_arm(config, source, as_task) for config in configs], source))
 
 
 def as_task(stage: str) -> Callable[..., Artifact]:

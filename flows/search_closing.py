@@ -8,80 +8,52 @@ from pathlib import Path
 import pandas as pd
 
 from flows.arm import Arm
-from flows.console import console, show_banner
+from flows.comparison import publish_comparison, trained_of
+from flows.console import console
 from gti_pipeline import columns as c
 from gti_pipeline import schemas
 from gti_pipeline.artifacts import Artifact, digest
-from gti_pipeline.banner import banner_text
 from gti_pipeline.config import Config
 from gti_pipeline.data.source import Source
 from gti_pipeline.report import ComparisonInput, Example, StageRow
 from gti_pipeline.report.budgets import budget_sentences
-from gti_pipeline.report.comparison import build_comparison
 from gti_pipeline.report.tables import stage_table
 from gti_pipeline.search.evaluate import gains
 from gti_pipeline.search.examples import examples
 from gti_pipeline.search.tables import rich_tables, sentences
-from gti_pipeline.stages import comparison as gather
-from gti_pipeline.stages.comparison import SEED, Trained
+from gti_pipeline.stages.comparison import REFERENCE, SEED, Trained, comparison_input, user_values
 from gti_pipeline.stages.evaluate import POPULAR
 from gti_pipeline.stages.report import stage_note
 
-REFERENCE = "mean_sft"
 
-
-def show_search(arms: list[Arm], source: Source, seeds: int) -> Path:
-    """Prints the stages, the tables and what they show, and writes the page."""
+def show_search(arms: list[Arm], source: Source) -> Path:
+    """Prints the stages, the tables and what they show, and publishes the page."""
     out = console()
     for arm in arms:
         title = f"{source.name}: {arm.config.method}, seed {arm.config.seed}"
         out.print(stage_table([_row(artifact) for artifact in arm.done.values()], title=title))
-    config, trained = arms[0].config, [Trained(arm.config.method, arm.config.seed, arm.done) for arm in arms]
-    users = gather.user_values(trained)
-    shown = comparison_input(config, trained, users, source, seeds)
-    gained = gains(for_every_seed(users), shown.reference, config.evaluate)
-    for table in rich_tables(shown.metrics, gained, shown.reference, f"{source.name}, {seeds} seed(s)"):
+    config, trained = arms[0].config, trained_of(arms)
+    shown = gather_input(trained, config, source)
+    gained = gains(for_every_seed(user_values(trained)), shown.reference, config.evaluate)
+    for table in rich_tables(shown.metrics, gained, shown.reference, f"{source.name}, {shown.seeds} seed(s)"):
         out.print(table)
     for line in (*sentences(gained, shown.reference, config.evaluate.headline_k), *budget_sentences(shown.budgets)):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
     keys = [artifact.key for arm in arms for artifact in arm.done.values()]
-    folder = arms[0].workspace.home / "reports" / source.name / f"search-{digest([shown.arms, seeds, keys])[:8]}"
-    page = build_comparison(shown, folder).page
-    schemas.METRICS.write(shown.metrics, folder)
-    for name, path in {"page": page, "table": folder / "metrics.parquet"}.items():
-        out.print(f"{name + ':':<9}{path}", markup=False, highlight=False, soft_wrap=True)
-    out.print("next:    make ui", markup=False, highlight=False)
-    show_banner(source)
-    return page
+    return publish_comparison(arms, source, shown, f"search-{digest([shown.arms, shown.seeds, keys])[:8]}")
 
 
-def comparison_input(
-    config: Config, trained: list[Trained], users: pd.DataFrame, source: Source, seeds: int
-) -> ComparisonInput:
+def gather_input(trained: list[Trained], config: Config, source: Source) -> ComparisonInput:
     """Everything that the page shows; one method alone is held against the popular items."""
-    names = tuple(dict.fromkeys(run.method for run in trained))
-    metrics = gather.summarise(users, config.evaluate)
+    names = list(dict.fromkeys(run.method for run in trained))
     alone = POPULAR if len(names) == 1 else names[0]
-    reference = REFERENCE if REFERENCE in names and len(names) > 1 else alone
-    return ComparisonInput(
-        title=f"{source.name}: {', '.join(names)}",
-        dataset=source.name,
-        metrics=metrics,
-        arms=names,
-        reference=reference,
-        is_standin=source.is_standin,
-        banner=banner_text(source),
-        differences=gather.differences(users, metrics, names, reference, config.evaluate),
-        seeds=seeds,
-        budgets=gather.budgets(trained),
-        curves=gather.curves(trained),
-        diagnostics=gather.by_arm(trained, schemas.DIAGNOSTICS),
-        spectra=gather.by_arm(trained, schemas.SPECTRUM),
+    return comparison_input(
+        trained,
+        config,
+        source,
+        reference=REFERENCE if REFERENCE in names and len(names) > 1 else alone,
         examples=_examples(trained),
         notes=notes(trained[0].done),
-        next_steps="See the runs side by side: make ui.",
-        headline_k=config.evaluate.headline_k,
-        confidence=config.evaluate.confidence,
     )
 
 

@@ -12,16 +12,11 @@ import logging
 import math
 import numbers
 import os
-import platform
 import re
-import shutil
-import socket
-import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +24,7 @@ import pandas as pd
 
 from gti_pipeline import columns as c
 from gti_pipeline.errors import GtiError
+from gti_pipeline.run_tags import code_tags, is_dead, process_tags
 
 # MLflow's own limits; a call beyond one of them is refused whole
 METRICS_PER_CALL = 1000
@@ -39,7 +35,6 @@ NAME_LENGTH = 250
 DIGEST_LENGTH = 36
 
 OVERALL = "all"  # the slice of all test users
-PACKAGES = ("gti-pipeline", "torch", "transformers", "accelerate", "mlflow", "prefect", "numpy", "pandas")
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 
@@ -92,7 +87,7 @@ class Tracker:
         """
         experiments = [str(experiment.experiment_id) for experiment in self._client.search_experiments()]
         running = self._client.search_runs(experiments, filter_string="attributes.status = 'RUNNING'")
-        dead = [str(run.info.run_id) for run in running if _is_dead(run.data.tags)]
+        dead = [str(run.info.run_id) for run in running if is_dead(run.data.tags)]
         for run_id in dead:
             self.finish(run_id, "KILLED")
         if dead:
@@ -212,62 +207,6 @@ def legal_name(name: str) -> str:
     parts = [re.sub(r"[^\w\-. :]", "_", part).strip() for part in spelt.split("/")]
     kept = [part for part in parts if part.strip(".")]  # `a//b`, `./a` and `../a` are refused as paths
     return "/".join(kept)[:NAME_LENGTH].rstrip("/") or "unnamed"
-
-
-def process_tags() -> dict[str, str]:
-    """Which process a run belongs to, for `Tracker.sweep`."""
-    pid = os.getpid()
-    return {"gti.pid": str(pid), "gti.pid_start": _process_start(pid), "gti.host": socket.gethostname()}
-
-
-def code_tags() -> dict[str, str]:
-    """Git commit and the versions of Python and the packages that matter."""
-    tags = {"mlflow.source.name": "gti", "mlflow.source.type": "LOCAL", "gti.version.python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            tags[f"gti.version.{package}"] = version(package)
-        except PackageNotFoundError:  # an optional one
-            continue
-    commit = _git("rev-parse", "HEAD")
-    if commit:
-        tags["mlflow.source.git.commit"] = commit
-        tags["gti.git_dirty"] = str(bool(_git("status", "--porcelain"))).lower()
-    return tags
-
-
-def _git(*arguments: str) -> str:
-    """What git says about this package's checkout; empty where there is none."""
-    git = shutil.which("git")
-    if git is None:
-        return ""
-    command = [git, "-C", str(Path(__file__).resolve().parent), *arguments]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    return answer.stdout.strip() if answer.returncode == 0 else ""
-
-
-def _is_dead(tags: Mapping[str, str]) -> bool:
-    """Whether a run's process was on this machine and is gone; what cannot be told counts as alive."""
-    if tags.get("gti.host") != socket.gethostname() or not tags.get("gti.pid", "").isdecimal():
-        return False
-    pid = int(tags["gti.pid"])
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except (PermissionError, OverflowError):
-        return False
-    # the number may have been given to another process since
-    then, now = tags.get("gti.pid_start", ""), _process_start(pid)
-    return bool(then and now) and then != now
-
-
-def _process_start(pid: int) -> str:
-    """When a process started, in ticks since boot (Linux), or empty."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    return stat.rpartition(")")[2].split()[19]
 
 
 def _is_number(value: Any) -> bool:

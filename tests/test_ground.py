@@ -1,4 +1,4 @@
-"""Grounding: only the new rows move, and they move as the paper's algorithm moves them."""
+"""Grounding: only the new rows move, for as long as planned; test_ground_reference tells how they move."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from transformers import LlamaForCausalLM
 
 from gti_pipeline.config import GroundConfig
 from gti_pipeline.errors import GtiError
 from gti_pipeline.ground import batches, ground
-from gti_pipeline.lm.extended import embedding_rows, merge
 from gti_pipeline.lm.pairs import encode_pairs, grounding_pairs
 from gti_pipeline.lm.prefix import split_example
 from gti_pipeline.lm.prompts import Example
@@ -46,52 +44,6 @@ def corpus(make_tiny):
 
 def weights(lm):
     return {name: value.clone() for name, value in lm.state_dict().items()}
-
-
-def algorithm_1(lm, examples, config, seed, steps):
-    """The paper's Algorithm 1 as written: whole sequences, the dense gradient masked to the new rows, Adam."""
-    plain = LlamaForCausalLM(lm.decoder.config).eval()
-    plain.model.load_state_dict(copy.deepcopy(lm.decoder.state_dict()))
-    merge(plain, lm.new_rows.detach(), lm.first_id)
-    matrix = embedding_rows(plain)
-    mask = torch.zeros(len(matrix), 1)
-    mask[lm.first_id : lm.first_id + len(lm.new_rows)] = 1
-    optimizer = torch.optim.Adam([matrix], lr=config.learning_rate)
-    split = {name: [split_example(e, lm.first_id, len(lm.new_rows)) for e in group] for name, group in examples.items()}
-    order = batches(split, config.batch_size, seed)
-    losses = []
-    for _ in range(steps):
-        _, batch = next(order)
-        longest = max(len(e.prefix) + len(e.tail) for e in batch)
-        ids = torch.zeros(len(batch), longest, dtype=torch.long)
-        labels = torch.full_like(ids, -100)
-        attention = torch.zeros_like(ids)
-        for row, e in enumerate(batch):
-            whole = torch.tensor([*e.prefix, *e.tail])
-            answer = torch.tensor([False] * len(e.prefix) + e.supervised)
-            ids[row, : len(whole)] = whole
-            labels[row, : len(whole)] = whole.masked_fill(~answer, -100)
-            attention[row, : len(whole)] = 1
-        logits = plain(input_ids=ids, attention_mask=attention).logits
-        loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        matrix.grad *= mask
-        optimizer.step()
-        losses.append(loss.item())
-    return losses, matrix[lm.first_id : lm.first_id + len(lm.new_rows)].detach()
-
-
-@pytest.mark.parametrize("cache_mb", [0, 64])
-def test_it_follows_the_papers_algorithm(corpus, cache_mb):
-    lm, examples = corpus
-    config = GroundConfig(batch_size=5, learning_rate=0.01, epochs=99, max_steps=20, cache_mb=cache_mb)
-    losses, rows = algorithm_1(lm, examples, config, seed=3, steps=20)
-    result = ground(lm, examples, config, 3, quiet)
-    assert [value for _, _, value in result.steps] == pytest.approx(losses, abs=1e-4)
-    assert torch.allclose(lm.new_rows, rows, atol=1e-4)
-    assert {name for _, name, _ in result.steps} == {"loss_text_to_sid", "loss_sid_to_text"}
-    assert max(losses) - min(losses) > 0.5  # something was learnt, so the agreement means something
 
 
 def test_old_rows_and_the_decoder_stay_bit_for_bit(corpus):

@@ -53,7 +53,9 @@ def test_twenty_losses_and_the_rows_are_those_of_algorithm_1(algorithm_1, corpus
     config = GroundConfig(batch_size=5, learning_rate=0.01, epochs=99, max_steps=20, cache_mb=cache_mb)
     reference = algorithm_1(plain, lm.first_id, len(lm.new_rows), examples, config, 2)
     expected = [next(reference) for _ in range(20)]
-    found = [value for _, name, value in ground(lm, examples, config, 2, lambda *_: None).steps if "valid" not in name]
+    steps = [step for step in ground(lm, examples, config, 2, lambda *_: None).steps if "valid" not in step[1]]
+    assert {name for _, name, _ in steps} == {"loss_text_to_sid", "loss_sid_to_text"}
+    found = [value for _, _, value in steps]
     assert found == pytest.approx(expected, abs=1e-4)
     assert max(expected) - min(expected) > 0.5  # something was learnt, so the agreement means something
     rows = embedding_rows(plain)[lm.first_id : lm.first_id + len(lm.new_rows)]

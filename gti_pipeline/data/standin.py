@@ -10,15 +10,14 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-import random
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from pathlib import Path
-from typing import TypeVar
 
 from gti_pipeline.data import standin_words as words
+from gti_pipeline.data.draws import Draws
 from gti_pipeline.data.source import STANDINS
 
 NUM_GROUPS, NUM_OUTFITS, NUM_CUSTOMERS = 170, 300, 400
@@ -41,7 +40,6 @@ CHOICES: Mapping[str, Sequence[str]] = {
     "tier": words.TIERS,
 }
 
-T = TypeVar("T")
 Traits = dict[str, str]  # keys as in CHOICES
 
 
@@ -71,42 +69,6 @@ class Rental:
     def row(self) -> str:
         """The line of the file, without its end."""
         return f"{self.customer};{self.outfit};{self.start};{self.end}"
-
-
-@dataclass
-class Draws:
-    """Draws that depend on `random.Random.random` alone, the one method whose stream Python keeps forever."""
-
-    seed: int
-    source: random.Random = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.source = random.Random(self.seed)  # noqa: S311 - data, not secrets
-
-    def chance(self, probability: float) -> bool:
-        """True so often."""
-        return self.source.random() < probability
-
-    def whole(self, low: int, high: int) -> int:
-        """A whole number, both ends included."""
-        return low + int(self.source.random() * (high - low + 1))
-
-    def pick(self, options: Sequence[T]) -> T:
-        """One of them, all alike."""
-        return options[int(self.source.random() * len(options))]
-
-    def weighted(self, options: Sequence[T], weights: Sequence[float]) -> T:
-        """One of them, as often as its weight says."""
-        left = self.source.random() * math.fsum(weights)
-        for option, weight in zip(options, weights, strict=True):
-            left -= weight
-            if left < 0:
-                return option
-        return options[-1]
-
-    def shuffled(self, values: Sequence[T]) -> list[T]:
-        """All of them in a random order."""
-        return [value for _, value in sorted(((self.source.random(), v) for v in values), key=lambda pair: pair[0])]
 
 
 def generate(seed: int = 0) -> dict[str, str]:

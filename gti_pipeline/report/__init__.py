@@ -55,12 +55,16 @@ class Recommended:
 
 @dataclass(frozen=True)
 class Example:
-    """A test user: what they had, what each arm recommends, what they took next."""
+    """A test user: what they had, what each arm recommends, what they took next.
+
+    Of a search task a query: `history` is its text alone, `truth` its good items.
+    """
 
     user_id: str
     history: tuple[str, ...]
     lists: Mapping[str, tuple[Recommended, ...]]  # by arm
     truth: str
+    is_query: bool = False
 
 
 @dataclass(frozen=True)

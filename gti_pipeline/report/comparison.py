@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from gti_pipeline import columns as c
 from gti_pipeline.report import OVERALL, ComparisonInput, paper
 from gti_pipeline.report.budgets import budget_sentences, budgets_frame
+from gti_pipeline.report.compare_tables import compare_markdown, compare_relative, compare_values, difference_frame
 from gti_pipeline.report.diagnostic_figures import arms_figure, spectrum_figure
 from gti_pipeline.report.diagnostic_tables import SIDE_BY_SIDE, side_by_side
 from gti_pipeline.report.figures import curve_figure, metric_figure
@@ -18,10 +19,6 @@ from gti_pipeline.report.tables import (
     BENEATH,
     OF_SEARCH,
     arms_frame,
-    compare_markdown,
-    compare_relative,
-    compare_values,
-    difference_frame,
     first_names,
     markdown,
     nearest_k,

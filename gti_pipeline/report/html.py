@@ -10,6 +10,7 @@ import pandas as pd
 
 from gti_pipeline import columns as c
 from gti_pipeline.report import POPULAR, ReportInput
+from gti_pipeline.report.compare_tables import difference_frame
 from gti_pipeline.report.diagnostic_figures import diagnostic_figures
 from gti_pipeline.report.diagnostic_tables import numbers_frame, words_frame
 from gti_pipeline.report.figures import run_figures
@@ -20,7 +21,6 @@ from gti_pipeline.report.tables import (
     FIRST,
     arms_frame,
     arms_markdown,
-    difference_frame,
     final_frame,
     markdown,
     nearest_k,

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gti_pipeline import columns as c
-from gti_pipeline.report import OVERALL, POPULAR, Difference, StageRow
+from gti_pipeline.report import OVERALL, POPULAR, StageRow
 
 SHORT = {
     "recall": "R",
@@ -111,7 +111,7 @@ def final_table(
     frame = final_frame(metrics, arm, baselines, part)
     first = frame["metric"].str.startswith(tuple(LONG[name] + "@" for name in FIRST))
     shown_rows = frame[first | frame["metric"].str.endswith(f"@{k}")]
-    return _rich(shown_rows, title, left=1, sections=(int(first.sum()),))
+    return rich_table(shown_rows, title, left=1, sections=(int(first.sum()),))
 
 
 def final_markdown(metrics: pd.DataFrame, arm: str, baselines: Sequence[str] = (POPULAR,), part: str = OVERALL) -> str:
@@ -148,7 +148,9 @@ def arms_table(metrics: pd.DataFrame, arms: Sequence[str], k: int = 10, part: st
     beneath.columns = [name.removesuffix(f"@{k}") for name in beneath.columns]
     beneath = beneath.rename(columns={"arm": f"arm, @{k}"})
     note = f"{BEST} the best of its column"
-    return Group(_rich(pd.concat([first, also], axis=1), title, left=1), _rich(beneath, "", left=1, caption=note))
+    return Group(
+        rich_table(pd.concat([first, also], axis=1), title, left=1), rich_table(beneath, "", left=1, caption=note)
+    )
 
 
 def arms_markdown(metrics: pd.DataFrame, arms: Sequence[str]) -> str:
@@ -192,71 +194,7 @@ def stage_frame(stages: Sequence[StageRow]) -> pd.DataFrame:
 
 def stage_table(stages: Sequence[StageRow], title: str = "") -> Table:
     """`stage_frame` for the terminal."""
-    return _rich(stage_frame(stages), title, left=3, also_left=("note",))
-
-
-def compare_values(metrics: pd.DataFrame, names: Sequence[str] = COMPARED, part: str = OVERALL) -> pd.DataFrame:
-    """The paper's layout as numbers: a row per arm, columns R@5, R@10, ..., N@5, ... ."""
-    rows = metrics[(metrics[c.SLICE] == part) & metrics[c.METRIC].isin(list(names))]
-    rows = rows.assign(place=rows[c.METRIC].map(list(names).index)).sort_values(["place", c.K], kind="stable")
-    labels = [f"{SHORT.get(metric, metric)}@{k}" for metric, k in zip(rows[c.METRIC], rows[c.K], strict=True)]
-    wide = rows.assign(label=labels).pivot(index=c.ARM, columns="label", values=c.VALUE)
-    return wide.reindex(index=list(dict.fromkeys(metrics[c.ARM])), columns=list(dict.fromkeys(labels)))
-
-
-def compare_relative(values: pd.DataFrame, reference: str) -> pd.DataFrame:
-    """Gains over the reference arm, as shares; missing where the reference is 0 or no arm of the table."""
-    if reference not in values.index:
-        return values * float("nan")
-    return values / values.loc[[reference]].replace(0, float("nan")).iloc[0] - 1
-
-
-def compare_frame(
-    metrics: pd.DataFrame, reference: str = "mean_sft", names: Sequence[str] = COMPARED, part: str = OVERALL
-) -> pd.DataFrame:
-    """Absolute values with the gain over the reference below each arm, as text."""
-    values = compare_values(metrics, names, part)
-    gains = compare_relative(values, reference)
-    rows = []
-    for arm in values.index:
-        rows.append([arm, *(number(value) for value in values.loc[arm])])
-        if arm != reference and reference in values.index:
-            rows.append([f"  against {reference}", *(percent(value) for value in gains.loc[arm])])
-    return pd.DataFrame(rows, columns=["arm", *values.columns])
-
-
-def compare_table(metrics: pd.DataFrame, reference: str = "mean_sft", title: str = "") -> Table:
-    """`compare_frame` for the terminal."""
-    return _rich(
-        compare_frame(metrics, reference, OF_SEARCH if first_names(metrics) == OF_SEARCH else COMPARED), title, left=1
-    )
-
-
-def compare_markdown(metrics: pd.DataFrame, reference: str = "mean_sft", names: Sequence[str] = COMPARED) -> str:
-    """`compare_frame` as Markdown."""
-    return markdown(compare_frame(metrics, reference, names), left=1)
-
-
-def difference_frame(differences: Sequence[Difference]) -> pd.DataFrame:
-    """Paired differences with their intervals and what each shows, as text."""
-    rows = [
-        (
-            f"{d.arm} - {d.reference}",
-            metric_name(d.metric, d.k),
-            f"{d.value:+.4f} [{d.low:+.4f}, {d.high:+.4f}]",
-            f"{d.num_users:,}",
-            shown(d),
-        )
-        for d in differences
-    ]
-    return pd.DataFrame(rows, columns=["arms", "metric", "difference", "users", "shown"])
-
-
-def shown(difference: Difference) -> str:
-    """Whether a paired difference is told apart from none: its interval holds 0 or it does not."""
-    if difference.low > 0:
-        return "higher"
-    return "lower" if difference.high < 0 else "not shown"
+    return rich_table(stage_frame(stages), title, left=3, also_left=("note",))
 
 
 def markdown(frame: pd.DataFrame, left: int = 1) -> str:
@@ -302,7 +240,7 @@ def _cell(metric: str, value: tuple[float, float, float] | None, best: float, in
     return (BEST if value[0] == best else "") + text
 
 
-def _rich(
+def rich_table(
     frame: pd.DataFrame,
     title: str,
     left: int,
@@ -310,7 +248,7 @@ def _rich(
     sections: Sequence[int] = (),
     caption: str = "",
 ) -> Table:
-    """`sections`: after how many rows a line is drawn."""
+    """A frame of text for the terminal; `sections`: after how many rows a line is drawn."""
     table = Table(title=escape(title) or None, title_justify="left", caption=caption or None, caption_justify="left")
     for place, name in enumerate(frame.columns):
         aligned = "left" if place < left or name in also_left else "right"

@@ -9,7 +9,8 @@ import pandas as pd
 
 from gti_pipeline import columns as c
 from gti_pipeline.report import OVERALL, POPULAR, Difference
-from gti_pipeline.report.tables import first_names, metric_name, nearest_k, shown, with_interval
+from gti_pipeline.report.compare_tables import shown
+from gti_pipeline.report.tables import first_names, metric_name, nearest_k, with_interval
 
 SPOKEN = {POPULAR: "popularity"}
 

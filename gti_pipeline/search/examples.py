@@ -33,7 +33,7 @@ def examples(
         wanted = list(good.get(query, []))
         lists = {arm: _head(frame[frame[c.USER_ID] == query], titles, set(wanted)) for arm, frame in found.items()}
         truth = "; ".join(f"{titles[item]} ({item})" for item in wanted[:SHOWN]) + (" ..." if wanted[SHOWN:] else "")
-        shown.append(Example(query, (texts[query],), lists, truth))
+        shown.append(Example(query, (texts[query],), lists, truth, is_query=True))
     return tuple(shown)
 
 

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gti_pipeline.data.draws import Draws
 from gti_pipeline.data.source import STANDINS
-from gti_pipeline.data.standin import Draws
 from gti_pipeline.search import standin_words as words
 
 NUM_CANDIDATES, NUM_JOBS = 300, 250

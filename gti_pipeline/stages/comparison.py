@@ -12,14 +12,17 @@ from numpy.typing import NDArray
 from gti_pipeline import columns as c
 from gti_pipeline import schemas
 from gti_pipeline.artifacts import Artifact
-from gti_pipeline.config import EvaluateConfig
+from gti_pipeline.banner import banner_text
+from gti_pipeline.config import Config, EvaluateConfig
+from gti_pipeline.data.source import Source
 from gti_pipeline.evaluate.lists import COVERAGE
 from gti_pipeline.evaluate.seeds import seed_intervals
-from gti_pipeline.report import OVERALL, ArmBudget, Difference
-from gti_pipeline.report.tables import first_names, nearest_k
+from gti_pipeline.report import OVERALL, ArmBudget, ComparisonInput, Difference, Example
+from gti_pipeline.report.tables import COMPARED, OF_SEARCH, first_names, nearest_k
 from gti_pipeline.stages.evaluate import ARM
 
 SEED = "seed"
+REFERENCE = "mean_sft"  # what all are held against where it is among the methods
 BUDGETED = ("ground", "sft")
 VALIDATION = "valid"  # how the metrics of fine-tuning's validation begin
 
@@ -31,6 +34,53 @@ class Trained:
     method: str
     seed: int
     done: Mapping[str, Artifact]
+
+
+def comparison_input(
+    trained: Sequence[Trained],
+    config: Config,
+    source: Source,
+    *,
+    reference: str,
+    examples: tuple[Example, ...],
+    notes: tuple[str, ...],
+    baselines: Artifact | None = None,
+) -> ComparisonInput:
+    """Everything that the page of a comparison shows.
+
+    Args:
+        trained: of each method the same seeds.
+        config: of any of them.
+        source: their data.
+        reference: the row that the others are held against.
+        examples: of the first seed.
+        notes: what the arms share, what was left out.
+        baselines: the evaluation of the baselines that stand beside them.
+    """
+    names = tuple(dict.fromkeys(run.method for run in trained))
+    users = user_values(trained, baselines)
+    rows = [summarise(users, config.evaluate), coverage(trained, baselines), slices(trained, baselines)]
+    metrics = pd.concat([part for part in rows if len(part)], ignore_index=True)
+    return ComparisonInput(
+        title=f"{source.name}: {', '.join(names)}",
+        dataset=source.name,
+        metrics=metrics,
+        arms=names,
+        reference=reference,
+        is_standin=source.is_standin,
+        banner=banner_text(source),
+        differences=differences(users, metrics, names, reference, config.evaluate),
+        seeds=len({run.seed for run in trained}),
+        budgets=budgets(trained),
+        curves=curves(trained),
+        diagnostics=by_arm(trained, schemas.DIAGNOSTICS),
+        spectra=by_arm(trained, schemas.SPECTRUM),
+        examples=examples,
+        notes=notes,
+        next_steps="Open the newest page: make report. See the runs side by side: make ui.",
+        headline_k=config.evaluate.headline_k,
+        confidence=config.evaluate.confidence,
+    )
 
 
 def user_values(trained: Sequence[Trained], baselines: Artifact | None = None) -> pd.DataFrame:
@@ -71,8 +121,8 @@ def differences(
 ) -> tuple[Difference, ...]:
     """Paired differences with intervals over users and seeds.
 
-    Every arm, or every other row where there is none, to the reference in the first two metrics at every K; every arm
-    to every baseline in the headline metric at the headline K.
+    Every arm, or every other row where there is none, to the reference in Recall and NDCG, of a search task in both
+    Precisions and NDCG, at every K; every arm to every baseline in the headline metric at the headline K.
 
     Args:
         users: as `user_values`.
@@ -84,7 +134,8 @@ def differences(
     everyone = list(dict.fromkeys(users[c.ARM]))
     first = first_names(metrics)
     k = nearest_k(metrics, config.headline_k)
-    columns = [(name, cut) for name in first[:2] for cut in sorted(set(metrics.loc[metrics[c.METRIC] == name, c.K]))]
+    compared = first if first == OF_SEARCH else COMPARED
+    columns = [(name, cut) for name in compared for cut in sorted(set(metrics.loc[metrics[c.METRIC] == name, c.K]))]
     found: list[Difference] = []
     if reference in everyone:
         others = [name for name in (arms or everyone) if name != reference]

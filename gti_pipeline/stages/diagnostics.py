@@ -92,11 +92,15 @@ def _moments(config: Config, base: Path, vocab: Artifact, ground: Artifact | Non
     shape, first = token_ids.shape, int(token_ids.min())
     old = _matrix(config, base)[:first]
     yield Moment(INIT, rows.numpy().reshape(*shape, -1), old)
-    if ground is not None:
+    whole = {TUNED: sft.path / MODEL}
+    if ground is not None and (ground.path / MODEL).is_dir():  # its second phase moved the old rows too
+        whole = {GROUNDED: ground.path / MODEL} | whole
+    elif ground is not None:
         yield Moment(GROUNDED, load_rows(ground.path)[0].numpy().reshape(*shape, -1), old)
     del old
-    tuned = _matrix(config, sft.path / MODEL)
-    yield Moment(TUNED, tuned[first : first + token_ids.size].reshape(*shape, -1), tuned[:first])
+    for name, path in whole.items():
+        matrix = _matrix(config, path)
+        yield Moment(name, matrix[first : first + token_ids.size].reshape(*shape, -1), matrix[:first])
 
 
 def _matrix(config: Config, path: Path) -> NDArray[np.float32]:

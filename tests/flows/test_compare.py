@@ -81,5 +81,28 @@ def test_each_arm_is_an_mlflow_run(compared: Any) -> None:
     client = MlflowClient(tracking_uri=f"sqlite:///{compared[0] / 'mlflow' / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("vibrent-standin")
     runs = client.search_runs([experiment.experiment_id])
-    assert {run.data.tags["gti.method"] for run in runs} == set(METHODS)
-    assert len(runs) == len(METHODS)
+    arms = [run for run in runs if run.data.tags["gti.method"] != "comparison"]
+    assert {run.data.tags["gti.method"] for run in arms} == set(METHODS)
+    assert len(arms) == len(METHODS)
+
+
+def test_the_comparison_is_an_mlflow_run_with_its_page(compared: Any) -> None:
+    from mlflow.artifacts import download_artifacts
+    from mlflow.tracking import MlflowClient
+
+    home, page, printed = compared
+    uri = f"sqlite:///{home / 'mlflow' / 'mlflow.db'}"
+    client = MlflowClient(tracking_uri=uri)
+    experiment = client.get_experiment_by_name("vibrent-standin").experiment_id
+    runs = {run.info.run_id: run for run in client.search_runs([experiment])}
+    (own,) = [run for run in runs.values() if run.data.tags["gti.method"] == "comparison"]
+    assert own.info.status == "FINISHED"
+    assert f"logged as {own.info.run_id}" in printed
+    assert own.data.params["arms"] == ", ".join(METHODS)
+    assert own.data.params["reference"] == "mean_sft"
+    for method in METHODS:
+        assert runs[own.data.params[f"runs.{method} seed 0"]].data.tags["gti.method"] == method
+    found = {entry.path for entry in client.list_artifacts(own.info.run_id)}
+    assert found == {"comparison.html", "comparison.md", "metrics.parquet", "figures"}
+    copy = download_artifacts(run_id=own.info.run_id, artifact_path="comparison.html", tracking_uri=uri)
+    assert Path(copy).read_bytes() == page.read_bytes()

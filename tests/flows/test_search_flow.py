@@ -54,6 +54,14 @@ def test_tables_and_page_say_what_was_measured(searched: Any) -> None:
     text = page.read_text()
     for part in ("jobs-standin", "P good@5", "a query stands where a user does", "required skills"):
         assert part in text
+    for part in ("Some test queries", "<h3>Query ", "lc_rec finds", "Good items:"):
+        assert part in text
+    for part in ("<h3>User ", "History, oldest first", "Taken next"):
+        assert part not in text
+    paired = [line for line in (page.parent / "comparison.md").read_text().splitlines() if "lc_rec - mean_sft" in line]
+    assert [line.split(" | ")[1] for line in paired] == [
+        f"{name}@{k}" for name in ("Precision (good)", "Precision (good or maybe)", "Graded NDCG") for k in (5, 50)
+    ]
     metrics = pd.read_parquet(page.parent / "metrics.parquet")
     assert set(metrics["arm"]) == {*METHODS, "popular"}
     assert set(metrics["metric"]) == {"precision_good", "precision_good_maybe", "ndcg_graded"}
@@ -68,10 +76,17 @@ def test_each_arm_is_an_mlflow_run_once(searched: Any) -> None:
     assert "relative to popular" in printed
     assert "already there" in printed
     client = MlflowClient(tracking_uri=f"sqlite:///{home / 'mlflow' / 'mlflow.db'}")
-    runs = client.search_runs([client.get_experiment_by_name("jobs-standin").experiment_id])
+    everything = client.search_runs([client.get_experiment_by_name("jobs-standin").experiment_id])
+    runs = [run for run in everything if run.data.tags["gti.method"] != "comparison"]
     assert sorted(run.data.tags["gti.method"] for run in runs) == sorted(METHODS)
     assert all(run.info.status == "FINISHED" for run in runs)
     assert all("search_sft/loss" in run.data.metrics for run in runs)
+    _, again = run(methods=METHODS)
+    pages = [run for run in everything if run.data.tags["gti.method"] == "comparison"]
+    (both,) = [run.info.run_id for run in pages if run.data.params["arms"] == ", ".join(METHODS)]
+    assert f"logged before as {both}" in again
+    assert len(pages) == 2  # of both methods, and of the one alone
+    assert "comparison.html" in {entry.path for entry in client.list_artifacts(both)}
 
 
 def test_finished_arms_are_found_without_running(searched: Any) -> None:

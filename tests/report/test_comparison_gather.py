@@ -59,6 +59,17 @@ def test_differences_are_paired_by_user_and_seed(users: pd.DataFrame) -> None:
     assert told["gti", "popular", "recall", 10].num_users == 40
 
 
+def test_search_arms_differ_in_every_metric_of_the_table(users: pd.DataFrame) -> None:
+    names = {"recall": "precision_good", "ndcg": "ndcg_graded", "repeats": "precision_good_maybe"}
+    asked = users[users["arm"] != "popular"].replace({"metric": names})
+    found = differences(asked, summarise(asked, CONFIG), ("mean_sft", "gti"), "mean_sft", CONFIG)
+    assert [(d.metric, d.k) for d in found] == [
+        (metric, k) for metric in ("precision_good", "precision_good_maybe", "ndcg_graded") for k in (5, 10)
+    ]
+    means = asked.groupby(["metric", "k", "arm"])["value"].mean().unstack()
+    assert {(d.metric, d.k): d.value for d in found} == pytest.approx((means["gti"] - means["mean_sft"]).to_dict())
+
+
 def test_one_seed_is_the_paired_bootstrap_over_users(users: pd.DataFrame) -> None:
     one = users[users["seed"] == 0]
     (found,) = [

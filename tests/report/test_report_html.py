@@ -214,6 +214,17 @@ def test_comparison_shows_examples_and_rows_of_every_arm(compared: Written) -> N
     assert re.search(r"\| mean_sft \| 1\.0 \| - \| \d", said)
 
 
+def test_examples_of_a_search_task_are_queries(tmp_path: Path) -> None:
+    data = comparison()
+    asked = replace(data, examples=tuple(replace(example, is_query=True) for example in data.examples))
+    text = build_comparison(asked, tmp_path).page.read_text(encoding="utf-8")
+    checked(text)
+    for phrase in ("Some test queries", "<h3>Query user-0</h3>", "gti finds", "Good items:"):
+        assert phrase in text
+    for phrase in ("Some test users", "<h3>User ", "History, oldest first", "Taken next"):
+        assert phrase not in text
+
+
 def test_facts_are_flat_and_readable() -> None:
     summary = {"a_b": {"c": 1234, "d": True}, "e": [0.5, 1], "f": None, "g": "x", "h": 123456.7}
     assert facts(summary) == [

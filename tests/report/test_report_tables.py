@@ -10,6 +10,7 @@ from rich.console import Console, Group
 from rich.table import Table
 
 from gti_pipeline.report import Difference, StageRow
+from gti_pipeline.report import compare_tables as compared
 from gti_pipeline.report import tables as t
 from gti_pipeline.report.verdict import against_popularity, between_arms, strongest, verdicts
 
@@ -102,23 +103,23 @@ def test_stage_table_says_what_was_cached() -> None:
 
 def test_compare_has_the_papers_layout() -> None:
     frame = metrics({"mean_sft": 0.1, "gti": 0.125, "popular": 0.05})
-    values = t.compare_values(frame)
+    values = compared.compare_values(frame)
     assert list(values.columns) == ["R@5", "R@10", "R@20", "N@5", "N@10", "N@20"]
     assert list(values.index) == ["mean_sft", "gti", "popular"]
     assert values.loc["gti", "N@10"] == pytest.approx(0.075)
-    shown = t.compare_frame(frame)
+    shown = compared.compare_frame(frame)
     assert list(shown["R@10"]) == ["0.1000", "0.1250", "+25.0 %", "0.0500", "-50.0 %"]
     assert list(shown["arm"])[1:3] == ["gti", "  against mean_sft"]
-    assert "+25.0 %" in t.compare_markdown(frame)
-    assert "+25.0 %" in printed(t.compare_table(frame, title="arms"))
+    assert "+25.0 %" in compared.compare_markdown(frame)
+    assert "+25.0 %" in printed(compared.compare_table(frame, title="arms"))
 
 
 @pytest.mark.parametrize("values", [{"mean_sft": 0.0, "gti": 0.1}, {"random_sft": 0.1, "gti": 0.1}])
 def test_no_gain_over_zero_or_over_an_arm_that_was_not_run(values: dict[str, float]) -> None:
-    gains = t.compare_relative(t.compare_values(metrics(values)), "mean_sft")
+    gains = compared.compare_relative(compared.compare_values(metrics(values)), "mean_sft")
     assert gains.isna().all().all()
-    assert "inf" not in t.compare_markdown(metrics(values))
-    assert ("n/a" in t.compare_markdown(metrics(values))) == ("mean_sft" in values)
+    assert "inf" not in compared.compare_markdown(metrics(values))
+    assert ("n/a" in compared.compare_markdown(metrics(values))) == ("mean_sft" in values)
 
 
 def test_markdown_cells_cannot_break_the_table() -> None:
