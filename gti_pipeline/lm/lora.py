@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 
+import torch
 from peft import LoraConfig, LoraModel
 from torch import nn
 
@@ -14,10 +15,11 @@ from gti_pipeline.lm.extended import ExtendedLM, freeze_old
 ADAPTER = "default"
 
 
-def add_lora(lm: ExtendedLM, config: SftConfig) -> LoraModel:
+def add_lora(lm: ExtendedLM, config: SftConfig, seed: int = 0) -> LoraModel:
     """Puts LoRA matrices into the decoder of `lm`, in place; they and `new_rows` are all that trains then.
 
-    The matrices start so that nothing changes. `merge_and_unload` of what comes back makes the decoder plain again.
+    The matrices start so that nothing changes, by the seed alone: torch's own generator has no say. `merge_and_unload`
+    of what comes back makes the decoder plain again.
 
     Raises:
         GtiError: `lora_targets` that the decoder does not have.
@@ -38,7 +40,9 @@ def add_lora(lm: ExtendedLM, config: SftConfig) -> LoraModel:
         lora_dropout=config.lora_dropout,
         target_modules=list(config.lora_targets or names),
     )
-    return LoraModel(lm.decoder, settings, ADAPTER)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return LoraModel(lm.decoder, settings, ADAPTER)
 
 
 def linear_layers(decoder: nn.Module) -> list[str]:

@@ -130,7 +130,8 @@ class ArmBudget:
     stage: str  # ground or sft
     steps: int
     examples: int
-    targets: int  # supervised tokens
+    targets: int  # items to recommend that were supervised; 0 of grounding
+    supervised_tokens: int
     tokens: int
 
 

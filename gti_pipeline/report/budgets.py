@@ -9,20 +9,35 @@ import pandas as pd
 from gti_pipeline.report import ArmBudget
 
 SFT, GROUND = "sft", "ground"
+COUNTS = {
+    "steps": "steps",
+    "examples": "examples",
+    "targets": "targets",
+    "supervised_tokens": "supervised tokens",
+    "tokens": "tokens",
+}
 
 
 def budgets_frame(budgets: Sequence[ArmBudget]) -> pd.DataFrame:
-    """A row per arm and training stage, as text."""
-    rows = [[b.arm, b.stage, *(f"{count:,}" for count in (b.steps, b.examples, b.targets, b.tokens))] for b in budgets]
-    return pd.DataFrame(rows, columns=["arm", "stage", "steps", "examples", "supervised tokens", "tokens"])
+    """A row per arm and training stage, as text; grounding has no targets."""
+    rows = [
+        [
+            b.arm,
+            b.stage,
+            *("" if b.stage == GROUND and name == "targets" else f"{getattr(b, name):,}" for name in COUNTS),
+        ]
+        for b in budgets
+    ]
+    return pd.DataFrame(rows, columns=["arm", "stage", *COUNTS.values()])
 
 
 def budget_sentences(budgets: Sequence[ArmBudget]) -> list[str]:
-    """Whether every arm's fine-tuning saw as much, and what grounding came on top."""
+    """Whether every arm's fine-tuning saw as much, and what pairs and grounding came on top."""
     tuned = [b for b in budgets if b.stage == SFT]
     if not tuned:
         return []
-    return [_sameness(tuned, "targets", "supervised tokens"), _sameness(tuned, "tokens", "tokens"), *_on_top(budgets)]
+    same = [_sameness(tuned, "targets", "targets (items to recommend)"), _sameness(tuned, "tokens", "tokens")]
+    return [*same, *_pairs_on_top(tuned), *_on_top(budgets)]
 
 
 def _sameness(tuned: Sequence[ArmBudget], what: str, words: str) -> str:
@@ -31,6 +46,17 @@ def _sameness(tuned: Sequence[ArmBudget], what: str, words: str) -> str:
         return f"Fine-tuning saw the same number of {words} in every arm: {next(iter(counts.values())):,}."
     said = ", ".join(f"{arm} {count:,}" for arm, count in counts.items())
     return f"Fine-tuning did NOT see the same number of {words} in every arm: {said}."
+
+
+def _pairs_on_top(tuned: Sequence[ArmBudget]) -> list[str]:
+    """Equal targets in more examples: the others are pairs."""
+    least = {b.targets: min(o.examples for o in tuned if o.targets == b.targets) for b in tuned}
+    return [
+        f"{b.arm} had {b.examples - least[b.targets]:,} text <-> ID pairs beside the same targets: its fine-tuning cost"
+        " more compute."
+        for b in tuned
+        if b.examples > least[b.targets]
+    ]
 
 
 def _on_top(budgets: Sequence[ArmBudget]) -> list[str]:

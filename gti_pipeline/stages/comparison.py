@@ -18,6 +18,7 @@ from gti_pipeline.data.source import Source
 from gti_pipeline.evaluate.lists import COVERAGE
 from gti_pipeline.evaluate.seeds import seed_intervals
 from gti_pipeline.report import OVERALL, ArmBudget, ComparisonInput, Difference, Example
+from gti_pipeline.report.budgets import COUNTS
 from gti_pipeline.report.tables import COMPARED, OF_SEARCH, first_names, nearest_k
 from gti_pipeline.stages.evaluate import ARM
 
@@ -222,9 +223,8 @@ def budgets(trained: Sequence[Trained]) -> tuple[ArmBudget, ...]:
         for stage in BUDGETED:
             spent = [run.done[stage].summary["budget"] for run in runs if stage in run.done]
             if spent:
-                names = ("steps", "examples", "supervised_tokens", "tokens")
-                means = (round(sum(one[name] for one in spent) / len(spent)) for name in names)
-                found.append(ArmBudget(method, stage, *means))
+                means = {name: round(sum(one[name] for one in spent) / len(spent)) for name in COUNTS}
+                found.append(ArmBudget(method, stage, **means))
     return tuple(found)
 
 

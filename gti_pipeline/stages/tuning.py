@@ -93,7 +93,7 @@ def _tune(
     if sft.method != "full":
         from gti_pipeline.lm.lora import add_lora  # peft is an optional extra
 
-        add_lora(lm, sft)
+        add_lora(lm, sft, config.seed)
     result = fine_tune(
         lm,
         train,

@@ -167,8 +167,13 @@ def comparison() -> ComparisonInput:
         arms=names,
         seeds=2,
         budgets=(
-            *(ArmBudget(name, "sft", 60, 960, 2000, 90_000 if name == "lc_rec" else 60_000) for name in names),
-            ArmBudget("gti", "ground", 60, 900, 3000, 30_000),
+            *(
+                ArmBudget(name, "sft", 60, 1920, 2000, 9000, 90_000)
+                if name == "lc_rec"
+                else ArmBudget(name, "sft", 60, 960, 2000, 6000, 60_000)
+                for name in names
+            ),
+            ArmBudget("gti", "ground", 60, 900, 0, 3000, 30_000),
         ),
         curves=pd.concat(curves, ignore_index=True),
         diagnostics=pd.concat([rows[name].numbers.assign(arm=name) for name in names], ignore_index=True),

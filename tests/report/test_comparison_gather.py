@@ -91,8 +91,9 @@ def test_without_arms_every_row_is_held_against_the_reference(users: pd.DataFram
 
 def test_budgets_are_means_over_seeds(tmp_path: Any) -> None:
     def run(seed: int, tokens: int) -> Trained:
-        spent = {"steps": 5, "examples": 80, "supervised_tokens": 240, "tokens": tokens}
+        spent = {"steps": 5, "examples": 80, "targets": 90, "supervised_tokens": 240, "tokens": tokens}
         return Trained("gti", seed, {"sft": Artifact("sft", "k", tmp_path, {"budget": spent})})
 
     (row,) = budgets([run(0, 1000), run(1, 1100)])
-    assert (row.arm, row.stage, row.steps, row.targets, row.tokens) == ("gti", "sft", 5, 240, 1050)
+    assert (row.arm, row.stage, row.steps, row.targets) == ("gti", "sft", 5, 90)
+    assert (row.examples, row.supervised_tokens, row.tokens) == (80, 240, 1050)

@@ -192,7 +192,8 @@ def test_comparison_tells_arms_from_baselines_and_ours_from_the_papers(compared:
 
 def test_comparison_says_whether_budgets_are_equal(compared: Written) -> None:
     text = compared.text.read_text(encoding="utf-8")
-    assert "Fine-tuning saw the same number of supervised tokens in every arm: 2,000." in text
+    assert "Fine-tuning saw the same number of targets (items to recommend) in every arm: 2,000." in text
+    assert "lc_rec had 960 text <-> ID pairs beside the same targets" in text
     assert "NOT see the same number of tokens in every arm: mean_sft 60,000, lc_rec 90,000, gti 60,000." in text
     assert "gti had grounding before it: 30,000 tokens, 0.50 times those of its fine-tuning" in text
 

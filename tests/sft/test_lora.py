@@ -134,3 +134,18 @@ def test_unknown_layers_are_all_named_with_what_there_is(pair):
     lm, _, _ = pair
     with pytest.raises(GtiError, match=r"query, v_porj: .* \(did you mean v_proj\?\); it has down_proj, gate_proj"):
         add_lora(lm, settings_of(lora_targets=("query", "v_porj", "o_proj")))
+
+
+def test_the_adapters_start_by_the_seed_alone(pair):
+    """Whatever was drawn before: a run that found its stages done draws less than one that did them."""
+    lm, _, _ = pair
+    found = []
+    for number, seed in enumerate((0, 0, 1)):
+        fresh = copy.deepcopy(lm)
+        torch.manual_seed(number)
+        state = torch.random.get_rng_state()
+        add_lora(fresh, settings_of(), seed)
+        assert torch.equal(torch.random.get_rng_state(), state)
+        found.append({name: value.detach() for name, value in fresh.named_parameters() if "lora_A" in name})
+    assert all(torch.equal(value, found[1][name]) for name, value in found[0].items())
+    assert not any(torch.equal(value, found[2][name]) for name, value in found[0].items())
