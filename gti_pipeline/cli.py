@@ -190,18 +190,15 @@ def data_check(
     source = resolve_source(config, Path(whole.home))
     announce(source)
     cleaned = search.clean(config, source) if config.task == SEARCH else stage.clean(config, source)
+    console().print(_account_table(source.name, cleaned.summary))
     if rejects is not None:
         summary.write_rejects(cleaned.rejected, rejects)
         typer.echo(f"{len(cleaned.rejected):,} rejected rows: {rejects}")
-    # before the table: its error names the counts itself
     if isinstance(cleaned, search.Cleaned):
         search.check_content(config, cleaned)
-    else:
-        stage.check_content(config, cleaned)
-    console().print(_account_table(source.name, cleaned.summary))
-    if isinstance(cleaned, search.Cleaned):
         facts = search.facts_text(search.split_cleaned(config, cleaned).summary)
     else:
+        stage.check_content(config, cleaned)
         facts = summary.facts_text(stage.split_cleaned(config, cleaned).summary)
     console().print(facts, soft_wrap=True)
 

@@ -54,17 +54,6 @@ def test_data_check_counts_own_data_in_every_format(gti: Any, tables: Any, tmp_p
     assert "GENERATED" not in done.stdout
 
 
-def test_data_check_above_the_reject_share_counts_once(gti: Any, tables: Any, tmp_path: Path) -> None:
-    items, events = tables
-    yaml = write_dataset(tmp_path, items, events.assign(sku="nowhere"))
-    rejects = tmp_path / "rejects.parquet"
-    done = gti("data", "check", "--dataset", str(yaml), "--rejects", str(rejects))
-    message = error_of(done)
-    assert "events.csv" in message
-    assert (done.stdout + done.stderr).count("rows read") == 2  # of each of the two files
-    assert len(pd.read_parquet(rejects)) == 72
-
-
 def test_a_run_on_own_data(gti: Any, tables: Any, tmp_path: Path, quick_settings: tuple[str, ...]) -> None:
     yaml = write_dataset(tmp_path, *tables)
     sets = [part for s in (f"home={tmp_path / 'home'}", *quick_settings) for part in ("--set", s)]
