@@ -187,6 +187,8 @@ class _SftTrainer(Trainer):
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         assert self.model is not None
+        if not self.args.should_save:  # the Trainer calls this in every process
+            return
         folder = Path(output_dir or str(self.args.output_dir))
         folder.mkdir(parents=True, exist_ok=True)
         save_trainable(self.model, folder / SAFE_WEIGHTS_NAME)

@@ -56,6 +56,13 @@ def test_two_processes_see_each_example_once_and_end_with_the_weights_of_one(tin
             assert torch.allclose(value, dict(lm.named_parameters())[name], atol=5e-5), name
 
 
+def test_a_process_that_does_not_save_writes_no_weights(start, tmp_path, monkeypatch):
+    lm, examples = start()
+    monkeypatch.setattr("transformers.TrainingArguments.should_save", False)
+    tune(lm, examples, settings_of(**SETTINGS), tmp_path)
+    assert not list(tmp_path.rglob("*.safetensors"))
+
+
 def test_a_batch_that_the_processes_cannot_share_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("transformers.TrainingArguments.world_size", 3)
     with pytest.raises(GtiError, match=r"sft.batch_size=4 is not a multiple of sft.micro_batch_size=2 x 3 processes"):
