@@ -141,19 +141,23 @@ def tracked(
     tracker: Tracker, config: Config, source: Source, key: str, method: str, params: Mapping[str, Any]
 ) -> Iterator[str]:
     """An MLflow run of a method or baseline, with its settings and its data set."""
-    tags: dict[str, Any] = {
-        "source": "stand-in" if source.is_standin else "real",
-        "dataset": source.name,
-        "method": method,
-        "profile": config.profile,
-        "seed": config.seed,
-    }
+    tags = tags_of(config, source, method) | {"seed": config.seed}
     run_id = tracker.start(f"{method} seed {config.seed}", key, params, tags)
     with ending(tracker, run_id):
         tracker.log_text(run_id, to_yaml(config), "config.yaml")
         files = source_digests(source)
         tracker.log_dataset(run_id, source.name, digest(files), source.note, {"files": files})
         yield run_id
+
+
+def tags_of(config: Config, source: Source, method: str) -> dict[str, Any]:
+    """What every MLflow run of ours is found by."""
+    return {
+        "source": "stand-in" if source.is_standin else "real",
+        "dataset": source.name,
+        "method": method,
+        "profile": config.profile,
+    }
 
 
 @contextmanager

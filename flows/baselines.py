@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -16,16 +16,14 @@ from flows.environment import show_progress
 from gti_pipeline import columns as c
 from gti_pipeline import schemas
 from gti_pipeline.artifacts import Artifact, code_digest, digest
-from gti_pipeline.banner import banner_text
 from gti_pipeline.config import BaselineName, Config
 from gti_pipeline.data.source import Source, resolve_source
-from gti_pipeline.report import ComparisonInput
 from gti_pipeline.report.comparison import build_comparison
 from gti_pipeline.report.tables import arms_table
 from gti_pipeline.settings import load_config
 from gti_pipeline.stages.base import Workspace
 from gti_pipeline.stages.baselines import needs_embeddings, why_not
-from gti_pipeline.stages.comparison import SEED, differences
+from gti_pipeline.stages.comparison import SEED, rows_compared
 from gti_pipeline.stages.evaluate import POPULAR
 from gti_pipeline.tracking import Tracker
 
@@ -126,19 +124,10 @@ def _page(result: Baselines, config: Config, source: Source, title: str, with_ar
     users = schemas.USER_METRICS.read(result.evaluation.path).assign(**{SEED: config.seed})
     metrics = schemas.METRICS.read(result.evaluation.path)
     arms = (with_arm,) if with_arm else ()
-    shown = ComparisonInput(
-        title=title,
-        dataset=source.name,
-        metrics=metrics,
-        arms=arms,
-        reference=POPULAR,
-        is_standin=source.is_standin,
-        banner=banner_text(source),
-        differences=differences(users, metrics, arms, POPULAR, config.evaluate),
+    shown = replace(
+        rows_compared(title, source, users, metrics, arms, POPULAR, config.evaluate),
         notes=(*left_out, *(f"{name}: {text}" for name, text in said.items() if text)),
         next_steps="See the runs side by side: make ui.",
-        headline_k=config.evaluate.headline_k,
-        confidence=config.evaluate.confidence,
     )
     folder = Path(config.home) / "reports" / source.name / f"baselines-{result.evaluation.key[:8]}"
     return build_comparison(shown, folder).page

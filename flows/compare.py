@@ -20,7 +20,7 @@ from gti_pipeline.report.compare_tables import compare_table
 from gti_pipeline.report.comparison import against_baselines, sentences
 from gti_pipeline.settings import load_config
 from gti_pipeline.stages.baselines import needs_embeddings, why_not
-from gti_pipeline.stages.comparison import REFERENCE, comparison_input
+from gti_pipeline.stages.comparison import REFERENCE, comparison_input, user_values
 from gti_pipeline.stages.report import examples
 
 
@@ -95,6 +95,7 @@ def gather_input(
     first = {run.method: run.done["recommend"] for run in trained if run.seed == trained[0].seed}
     return comparison_input(
         trained,
+        user_values(trained, baselines),
         arms[0].config,
         source,
         reference=REFERENCE if REFERENCE in names else names[0],

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from flows.arm import Arm, ending
+from flows.arm import Arm, ending, tags_of
 from flows.console import console, show_banner
 from gti_pipeline import schemas
-from gti_pipeline.artifacts import code_digest, digest, file_digest
+from gti_pipeline.artifacts import code_digest, digest
 from gti_pipeline.data.source import Source
 from gti_pipeline.report import ComparisonInput
 from gti_pipeline.report.comparison import build_comparison
-from gti_pipeline.report.page import TEMPLATES, Written
+from gti_pipeline.report.page import Written, template_digests
 from gti_pipeline.stages.comparison import Trained
 from gti_pipeline.tracking import Tracker
 
@@ -46,24 +46,17 @@ def publish_comparison(arms: Sequence[Arm], source: Source, shown: ComparisonInp
 
 def log_comparison(arms: Sequence[Arm], source: Source, shown: ComparisonInput, written: Written, table: Path) -> str:
     """Logs page, table and figures as a run beside the arms' and says which; an identical one is not logged twice."""
-    config = arms[0].config
     tracker = Tracker(arms[0].workspace.home, source.name)
-    templates = {path.name: file_digest(path) for path in sorted(TEMPLATES.glob("*.html"))}
     code = [code_digest(module) for module in CODE]
     arms_runs = {f"{arm.config.method} seed {arm.config.seed}": arm.run_id for arm in arms}
-    parts = {"comparison": written.page.parent.name, "runs": arms_runs, "code": code, "templates": templates}
+    parts = {"comparison": written.page.parent.name, "runs": arms_runs, "code": code, "templates": template_digests()}
     key = digest(parts)[:16]
     known = tracker.find(key)
     if known:
         return f"logged before as {known}"
     params = {"arms": ", ".join(shown.arms), "seeds": shown.seeds, "reference": shown.reference, "runs": arms_runs}
-    tags = {
-        "source": "stand-in" if source.is_standin else "real",
-        "dataset": source.name,
-        "method": METHOD,
-        "profile": config.profile,
-    }
-    run_id = tracker.start(f"{METHOD}: {', '.join(shown.arms)}, {shown.seeds} seed(s)", key, params, tags)
+    title = f"{METHOD}: {', '.join(shown.arms)}, {shown.seeds} seed(s)"
+    run_id = tracker.start(title, key, params, tags_of(arms[0].config, source, METHOD))
     with ending(tracker, run_id):
         tracker.log_files(run_id, [written.page, written.text, table])
         tracker.log_files(run_id, written.figures, "figures")

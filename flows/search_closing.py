@@ -33,8 +33,9 @@ def show_search(arms: list[Arm], source: Source) -> Path:
         title = f"{source.name}: {arm.config.method}, seed {arm.config.seed}"
         out.print(stage_table([_row(artifact) for artifact in arm.done.values()], title=title))
     config, trained = arms[0].config, trained_of(arms)
-    shown = gather_input(trained, config, source)
-    gained = gains(for_every_seed(user_values(trained)), shown.reference, config.evaluate)
+    users = user_values(trained)
+    shown = gather_input(trained, users, config, source)
+    gained = gains(for_every_seed(users), shown.reference, config.evaluate)
     for table in rich_tables(shown.metrics, gained, shown.reference, f"{source.name}, {shown.seeds} seed(s)"):
         out.print(table)
     for line in (*sentences(gained, shown.reference, config.evaluate.headline_k), *budget_sentences(shown.budgets)):
@@ -43,12 +44,13 @@ def show_search(arms: list[Arm], source: Source) -> Path:
     return publish_comparison(arms, source, shown, f"search-{digest([shown.arms, shown.seeds, keys])[:8]}")
 
 
-def gather_input(trained: list[Trained], config: Config, source: Source) -> ComparisonInput:
+def gather_input(trained: list[Trained], users: pd.DataFrame, config: Config, source: Source) -> ComparisonInput:
     """Everything that the page shows; one method alone is held against the popular items."""
     names = list(dict.fromkeys(run.method for run in trained))
     alone = POPULAR if len(names) == 1 else names[0]
     return comparison_input(
         trained,
+        users,
         config,
         source,
         reference=REFERENCE if REFERENCE in names and len(names) > 1 else alone,

@@ -9,26 +9,15 @@ import pandas as pd
 from gti_pipeline.report import ArmBudget
 
 SFT, GROUND = "sft", "ground"
-COUNTS = {
-    "steps": "steps",
-    "examples": "examples",
-    "targets": "targets",
-    "supervised_tokens": "supervised tokens",
-    "tokens": "tokens",
-}
+COUNTS = ("steps", "examples", "targets", "supervised_tokens", "tokens")
 
 
 def budgets_frame(budgets: Sequence[ArmBudget]) -> pd.DataFrame:
     """A row per arm and training stage, as text; grounding has no targets."""
-    rows = [
-        [
-            b.arm,
-            b.stage,
-            *("" if b.stage == GROUND and name == "targets" else f"{getattr(b, name):,}" for name in COUNTS),
-        ]
-        for b in budgets
-    ]
-    return pd.DataFrame(rows, columns=["arm", "stage", *COUNTS.values()])
+    rows = [[b.arm, b.stage, *(f"{getattr(b, name):,}" for name in COUNTS)] for b in budgets]
+    frame = pd.DataFrame(rows, columns=["arm", "stage", *(name.replace("_", " ") for name in COUNTS)])
+    frame.loc[frame["stage"] == GROUND, "targets"] = ""
+    return frame
 
 
 def budget_sentences(budgets: Sequence[ArmBudget]) -> list[str]:

@@ -12,7 +12,7 @@ import pandas as pd
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from gti_pipeline.artifacts import write_text
+from gti_pipeline.artifacts import file_digest, write_text
 from gti_pipeline.report.figures import inline_svg, write_png
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -56,6 +56,11 @@ def drawings(figures: Mapping[str, Figure]) -> list[Drawing]:
         Drawing(name.replace("_", " "), Markup(inline_svg(figure, name)))  # noqa: S704  matplotlib escapes its texts
         for name, figure in figures.items()
     ]
+
+
+def template_digests() -> dict[str, str]:
+    """Of every template by name: a page follows from them too."""
+    return {path.name: file_digest(path) for path in sorted(TEMPLATES.glob("*.html"))}
 
 
 def render(template: str, **values: Any) -> str:

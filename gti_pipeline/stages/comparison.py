@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -39,6 +39,7 @@ class Trained:
 
 def comparison_input(
     trained: Sequence[Trained],
+    users: pd.DataFrame,
     config: Config,
     source: Source,
     *,
@@ -51,6 +52,7 @@ def comparison_input(
 
     Args:
         trained: of each method the same seeds.
+        users: `user_values` of them and the baselines.
         config: of any of them.
         source: their data.
         reference: the row that the others are held against.
@@ -59,18 +61,11 @@ def comparison_input(
         baselines: the evaluation of the baselines that stand beside them.
     """
     names = tuple(dict.fromkeys(run.method for run in trained))
-    users = user_values(trained, baselines)
     rows = [summarise(users, config.evaluate), coverage(trained, baselines), slices(trained, baselines)]
     metrics = pd.concat([part for part in rows if len(part)], ignore_index=True)
-    return ComparisonInput(
-        title=f"{source.name}: {', '.join(names)}",
-        dataset=source.name,
-        metrics=metrics,
-        arms=names,
-        reference=reference,
-        is_standin=source.is_standin,
-        banner=banner_text(source),
-        differences=differences(users, metrics, names, reference, config.evaluate),
+    title = f"{source.name}: {', '.join(names)}"
+    return replace(
+        rows_compared(title, source, users, metrics, names, reference, config.evaluate),
         seeds=len({run.seed for run in trained}),
         budgets=budgets(trained),
         curves=curves(trained),
@@ -79,8 +74,36 @@ def comparison_input(
         examples=examples,
         notes=notes,
         next_steps="Open the newest page: make report. See the runs side by side: make ui.",
-        headline_k=config.evaluate.headline_k,
-        confidence=config.evaluate.confidence,
+    )
+
+
+def rows_compared(
+    title: str,
+    source: Source,
+    users: pd.DataFrame,
+    metrics: pd.DataFrame,
+    arms: tuple[str, ...],
+    reference: str,
+    config: EvaluateConfig,
+) -> ComparisonInput:
+    """The part of a page that arms and baselines alike have: their metrics, and the paired differences.
+
+    Args:
+        title: of the page.
+        source: their data.
+        users, metrics, arms, reference, config: as `differences` takes them.
+    """
+    return ComparisonInput(
+        title=title,
+        dataset=source.name,
+        metrics=metrics,
+        arms=arms,
+        reference=reference,
+        is_standin=source.is_standin,
+        banner=banner_text(source),
+        differences=differences(users, metrics, arms, reference, config),
+        headline_k=config.headline_k,
+        confidence=config.confidence,
     )
 
 

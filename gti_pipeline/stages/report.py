@@ -10,12 +10,12 @@ import pandas as pd
 
 from gti_pipeline import columns as c
 from gti_pipeline import schemas
-from gti_pipeline.artifacts import Artifact, file_digest
+from gti_pipeline.artifacts import Artifact
 from gti_pipeline.config import Config
 from gti_pipeline.evaluate.intervals import paired_interval
 from gti_pipeline.report import BudgetRow, Diagnostics, Difference, Example, Recommended, ReportInput, StageRow
 from gti_pipeline.report.html import build_report
-from gti_pipeline.report.page import TEMPLATES
+from gti_pipeline.report.page import template_digests
 from gti_pipeline.settings import to_yaml
 from gti_pipeline.stages.base import Workspace, run_stage
 from gti_pipeline.stages.evaluate import ARM, named_metrics
@@ -34,8 +34,7 @@ def run(config: Config, workspace: Workspace, done: Mapping[str, Artifact], bann
 
     shown = config.model_dump(mode="json", exclude={"home": True, "data": {"dir"}})
     inputs = {stage: artifact.key for stage, artifact in done.items()}
-    templates = {path.name: file_digest(path) for path in sorted(TEMPLATES.glob("*.html"))}
-    settings = {"config": shown, "banner": banner, "templates": templates}
+    settings = {"config": shown, "banner": banner, "templates": template_digests()}
     return run_stage(workspace, "report", module=__name__, settings=settings, inputs=inputs, write=make)
 
 
