@@ -69,14 +69,20 @@ class RqVae(nn.Module):
 
     @torch.no_grad()
     def start_from_pca(self, standard: Tensor) -> None:
-        """Sets the linear maps to the first C principal axes of standardised vectors [N, D], the networks to zero."""
+        """Sets the linear maps to the first C principal axes of standardised vectors [N, D], the networks to zero.
+
+        One factor gives the latents a mean square of 1: as they come they have a mean square of up to D / C, and the
+        commitment loss, a mean over C coordinates, outweighs the reconstruction, a mean over D.
+        """
         values, axes = torch.linalg.eigh(standard.T.double() @ standard.double())
         first = axes[:, values.argsort(descending=True)][:, : self.linear_encoder.out_features].T
         first = first * torch.where(first.sum(dim=1, keepdim=True) < 0, -1, 1)  # an axis has no sign of its own
         for weight in (self.linear_encoder.weight, self.linear_decoder.weight):
             weight.zero_()
-        self.linear_encoder.weight[: len(first)] = first
-        self.linear_decoder.weight[:, : len(first)] = first.T
+        size = float((standard @ first.T.float()).square().mean().sqrt())
+        size = size if size > 1e-3 else 1.0  # equal vectors: the rounding noise stays as small as it is
+        self.linear_encoder.weight[: len(first)] = first / size
+        self.linear_decoder.weight[:, : len(first)] = first.T * size
         for network in (self.encoder, self.decoder):
             for parameter in network[-1].parameters():
                 parameter.zero_()

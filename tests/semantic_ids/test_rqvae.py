@@ -1,5 +1,7 @@
 import numpy as np
+import pytest
 import torch
+from sklearn.decomposition import PCA
 
 from gti_pipeline.config import SemanticIdsConfig
 from gti_pipeline.semantic_ids.kmeans import kmeans
@@ -29,6 +31,27 @@ def test_residual_quantization_matches_a_numpy_loop() -> None:
             assert quantized.codes[i, level] == code
             np.testing.assert_array_equal(quantized.codewords[i, level].detach(), book[code])
             residual = residual - book[code]
+
+
+def test_it_starts_as_the_principal_components_with_latents_of_mean_square_one() -> None:
+    model, rng = _model(), np.random.default_rng(0)
+    vectors = (rng.normal(size=(50, 12)) * np.arange(1, 13)).astype(np.float32)
+    model.set_scale(torch.from_numpy(vectors))
+    standard = model.standardise(torch.from_numpy(vectors))
+    model.start_from_pca(standard)
+    with torch.no_grad():
+        latents = model.encode(standard)
+        decoded = model.decode(latents).numpy()
+    assert float(latents.square().mean()) == pytest.approx(1)
+    pca = PCA(4).fit(standard.numpy())
+    np.testing.assert_allclose(decoded, pca.inverse_transform(pca.transform(standard.numpy())), atol=1e-4)
+
+
+def test_equal_vectors_start_with_latents_near_zero() -> None:
+    model, vectors = _model(), torch.full((6, 12), 0.3)
+    model.set_scale(vectors)
+    model.start_from_pca(model.standardise(vectors))
+    assert float(model.encode(model.standardise(vectors)).detach().abs().max()) < 1e-4
 
 
 def test_the_straight_through_gradient_is_the_identity() -> None:
